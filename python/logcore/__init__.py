@@ -1,0 +1,1 @@
+"""logcore: Apache Kafka's log as a library."""
