@@ -8,25 +8,44 @@ Three builds, chosen by environment variable:
     (none)               release: -O3
     LOGCORE_DEBUG=1      invariant walks and live-object counters in the core, -O1, C assertions
     LOGCORE_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer; run with tools/sanitize.sh
+
+Everything generated lies in build/, one directory a build, so that they never mix and no `.c` appears beside its
+`.pyx`:
+
+    build/<release|debug|sanitize>/cython/   the generated C (and, in the debug build, Cython's annotated HTML)
+    build/<…>/<platform>/                    object files, and the last built extension modules
+
+The last built modules are kept because pip and setuptools hand every build a new temporary directory: without them
+each `pip install -e .` would compile everything again.
 """
 
 import os
+import shutil
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
-from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 DEBUG = os.environ.get("LOGCORE_DEBUG") == "1"
 SANITIZE = os.environ.get("LOGCORE_SANITIZE") == "1"
+FLAVOUR = "sanitize" if SANITIZE else "debug" if DEBUG else "release"
 
 ROOT = Path(__file__).parent
 ENGINE = Path("src/logcore")
+SYSTEM = Path("python/logcore")
+BUILD = Path("build") / FLAVOUR
 
 # -Wconversion and -Wsign-compare are for our leaves: a silently narrowed length is how a parser reads past its end.
 WARNINGS = ["-Wall", "-Wconversion", "-Wsign-compare", "-Wno-unused-function"]
 if SANITIZE:
-    FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
     LINK = ["-fsanitize=address,undefined"]
+    # Python's own flags define signed overflow (-fwrapv), which would hide it from the sanitizer.
+    FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", *LINK, "-fno-sanitize-recover=undefined"]
 elif DEBUG:
     FLAGS, LINK = ["-O1", "-g", "-UNDEBUG"], []
 else:
@@ -40,7 +59,7 @@ def extensions() -> list[Extension]:
         Extension(
             f"logcore.{source.stem}",
             [str(source)],
-            include_dirs=["src/logcore"],
+            include_dirs=[str(ENGINE)],
             depends=headers,
             define_macros=[("LOGCORE_DEBUG", "1" if DEBUG or SANITIZE else "0")],
             extra_compile_args=FLAGS + WARNINGS,
@@ -53,7 +72,7 @@ def extensions() -> list[Extension]:
 def packages() -> dict[str, str]:
     """The two roots as one package: name -> directory, found by their `__init__.py`."""
     found = {}
-    for root in (Path("python/logcore"), ENGINE):
+    for root in (SYSTEM, ENGINE):
         for init in sorted((ROOT / root).rglob("__init__.py")):
             directory = init.parent.relative_to(ROOT)
             name = ".".join(("logcore", *directory.relative_to(root).parts))
@@ -61,21 +80,114 @@ def packages() -> dict[str, str]:
     return found
 
 
-setup(
-    packages=list(packages()),
-    package_dir=packages(),
-    ext_modules=cythonize(
-        extensions(),
-        include_path=["src"],
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": DEBUG or SANITIZE,
-            "wraparound": False,
-            "cdivision": True,
-            "initializedcheck": False,
-            "embedsignature": True,
-            "embedsignature.format": "python",
+class BuildModules(build_py):
+    """Adds the stubs of the compiled modules, which lie in the engine's root, to the package `logcore`."""
+
+    def run(self) -> None:
+        # A module that was renamed or deleted must not ride along from the build before.
+        shutil.rmtree(Path(self.build_lib) / "logcore", ignore_errors=True)
+        super().run()
+        if not self.editable_mode:
+            for built, stub in self._stubs():
+                self.copy_file(stub, built)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return super().get_outputs(include_bytecode) + [built for built, _ in self._stubs()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return super().get_output_mapping() | dict(self._stubs())
+
+    def get_source_files(self) -> list[str]:
+        return super().get_source_files() + [stub for _, stub in self._stubs()]
+
+    def _stubs(self) -> Iterator[tuple[str, str]]:
+        for stub in sorted(ENGINE.glob("*.pyi")):
+            yield str(Path(self.build_lib) / "logcore" / stub.name), str(stub)
+
+
+class BuildExtensions(build_ext):
+    """Translates and compiles in parallel, outside the source tree, and only what changed."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count() or 1
+        self._kept = BUILD / f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+        self.build_temp = str(self._kept / "objects")
+
+    def build_extensions(self) -> None:
+        self._require_toolchain()
+        self._translate()
+        super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        # The module built last goes back to its place with its time stamp; distutils then compares it with its
+        # sources and compiles only if one of them is newer.
+        built = Path(self.get_ext_fullpath(ext.name))
+        kept = self._kept / built.name
+        built.parent.mkdir(parents=True, exist_ok=True)
+        built.unlink(missing_ok=True)
+        if kept.exists():
+            shutil.copy2(kept, built)
+        super().build_extension(ext)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(built, kept)
+
+    def _translate(self) -> None:
+        """Replaces each `.pyx` by its generated C."""
+        from Cython.Build import cythonize  # Not needed to make an sdist, only to compile.
+
+        translated = cythonize(
+            self.extensions,
+            build_dir=str(BUILD / "cython"),
+            include_path=["src"],
+            nthreads=self.parallel,
+            annotate=DEBUG,
+            compiler_directives={
+                "language_level": 3,
+                "boundscheck": DEBUG or SANITIZE,
+                "wraparound": False,
+                "cdivision": True,
+                "initializedcheck": False,
+                "embedsignature": True,
+                "embedsignature.format": "python",
+            },
+        )
+        sources = {ext.name: ext.sources for ext in translated}
+        for ext in self.extensions:
+            ext.sources = sources[ext.name]
+            ext.depends = [*ext.depends, "setup.py"]  # This file holds the flags.
+
+    def _require_toolchain(self) -> None:
+        """Names what is missing in one line, instead of a page of compiler output."""
+        compiler = getattr(self.compiler, "compiler_so", None)  # Absent for compilers that are not Unix-like.
+        if compiler and not shutil.which(compiler[0]):
+            raise SystemExit(
+                f"logcore: no C compiler: {compiler[0]!r} is not on PATH (Debian: apt install gcc; or set CC)"
+            )
+        include = Path(sysconfig.get_path("include"))
+        if not any((Path(place) / "Python.h").exists() for place in (include, *self.include_dirs)):
+            version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+            raise SystemExit(
+                f"logcore: no Python.h in {include} (Debian: apt install python{version}-dev; Fedora: python3-devel)"
+            )
+
+
+# A dozen lines that only say that an editable install needs build/, at each install.
+warnings.filterwarnings("ignore", message="Editable installation")
+
+# Guarded because Cython's worker processes may import this file.
+if __name__ == "__main__":
+    BUILD.mkdir(parents=True, exist_ok=True)
+    setup(
+        packages=list(packages()),
+        package_dir=packages(),
+        ext_modules=extensions(),
+        cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions},
+        options={
+            # One directory of links that has the shape of the installed package. The default, an import hook, hides
+            # the second root and the stubs from type checkers and editors.
+            "editable_wheel": {"mode": "strict"},
+            # Not in the root directory, where a stale one would pass for the installed package's metadata.
+            "egg_info": {"egg_base": str(BUILD)},
         },
-        annotate=DEBUG,
-    ),
-)
+    )

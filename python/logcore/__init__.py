@@ -1,1 +1,85 @@
-"""logcore: Apache Kafka's log as a library."""
+"""Apache Kafka's log as a library. Today: the codec, Kafka's record batches as rows and as Arrow columns.
+
+    rows      encode_batch, decode_batches -> Batch -> Record
+    columns   decode_columns -> Columns, encode_columns
+    buffers   scan_batches, split_batches, concat_batches, find_batch, patch_batch, assign_offsets
+    errors    LogcoreError and its tree (logcore.errors)
+"""
+
+from logcore._batch import (
+    BatchScan,
+    assign_offsets,
+    concat_batches,
+    decrement_sequence,
+    find_batch,
+    first_batch_size,
+    increment_sequence,
+    patch_batch,
+    scan_batches,
+    split_batches,
+)
+from logcore._checksum import crc32c, murmur2, partition_for_key
+from logcore._columns import BinaryColumn, Columns, HeadersColumn, ViewColumn, decode_columns
+from logcore._record import (
+    Batch,
+    BatchIterator,
+    ControlRecord,
+    Record,
+    decode_batches,
+    encode_batch,
+    encode_empty_batch,
+    encode_transaction_marker,
+)
+from logcore.errors import (
+    CorruptBatch,
+    CorruptionError,
+    CorruptionReason,
+    InvariantError,
+    KafkaError,
+    LogcoreError,
+    PeerError,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "BatchIterator",
+    "BatchScan",
+    "BinaryColumn",
+    "Columns",
+    "ControlRecord",
+    "CorruptBatch",
+    "CorruptionError",
+    "CorruptionReason",
+    "HeadersColumn",
+    "InvariantError",
+    "KafkaError",
+    "LogcoreError",
+    "PeerError",
+    "Record",
+    "StorageError",
+    "UsageError",
+    "UsageTypeError",
+    "ViewColumn",
+    "assign_offsets",
+    "concat_batches",
+    "crc32c",
+    "decode_batches",
+    "decode_columns",
+    "decrement_sequence",
+    "encode_batch",
+    "encode_empty_batch",
+    "encode_transaction_marker",
+    "find_batch",
+    "first_batch_size",
+    "increment_sequence",
+    "murmur2",
+    "partition_for_key",
+    "patch_batch",
+    "scan_batches",
+    "split_batches",
+]

@@ -1,0 +1,127 @@
+"""The two ways the core holds bytes: `Source` borrows a caller's buffer, `Memory` owns one of its own.
+
+A Source keeps its exporter alive and unresizable for as long as it lives; everything that points into a caller's
+bytes (a Batch, a view column) holds the Source. A Memory may grow only while nobody has a view of it.
+"""
+
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+)
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc, realloc
+
+import cython
+
+from logcore.errors import InvariantError, UsageError, UsageTypeError
+
+
+cdef extern from * nogil:
+    """
+    #include <stdlib.h>
+    /* glibc hands out large blocks fresh from the kernel, whose page faults cost more than decoding into them, until
+       it has seen one of that size freed; then it keeps and reuses them. Show it one at import: nothing is touched,
+       so nothing is used. A program that has set the threshold itself (mallopt, MALLOC_MMAP_THRESHOLD_) keeps it. */
+    static void lc_keep_large_blocks(void) {
+    #ifdef __GLIBC__
+        void *volatile block = malloc((32u << 20) - (64u << 10));
+        free(block);
+    #endif
+    }
+    """
+    void keep_large_blocks "lc_keep_large_blocks"()
+
+keep_large_blocks()
+
+
+cdef _refuse(buffer, what, error, wanted):
+    """The typed form of what Python's buffer protocol says of a buffer it cannot lend."""
+    kind = type(buffer).__name__
+    if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
+        return UsageError(what, got=f"{kind}: {error}", wanted=wanted)
+    return UsageTypeError(what, got=f"{kind}: {error}" if isinstance(error, BufferError) else kind, wanted=wanted)
+
+
+@cython.final
+cdef class Source:
+    """A caller's contiguous bytes, held from construction to deallocation."""
+
+    def __cinit__(self, buffer, str what="buffer"):
+        try:
+            PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+        except (TypeError, ValueError, BufferError) as error:
+            raise _refuse(buffer, what, error, "bytes, or another contiguous buffer of bytes") from None
+        self.held = True
+        self.data = <const uint8_t*>self.view.buf
+        self.size = self.view.len
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, <void*>self.data, self.size, 1, flags)
+
+
+@cython.final
+cdef class Memory:
+    """Bytes of our own, read-only to others."""
+
+    def __init__(self):
+        raise UsageTypeError("Memory", got="a call from Python", wanted="one made by the codec")
+
+    @staticmethod
+    cdef Memory new(Py_ssize_t capacity):
+        cdef Memory self = Memory.__new__(Memory)
+        self.reserve(capacity)
+        return self
+
+    cdef int reserve(self, Py_ssize_t capacity) except -1:
+        """Room for `capacity` bytes; what was written stays."""
+        cdef uint8_t* moved
+        if capacity <= self.capacity and self.data != NULL:
+            return 0
+        if self.exports:
+            raise InvariantError("memory grown while somebody looks at it")
+        # malloc(0) may be NULL, which would read as failure here and as "no buffer" in Arrow.
+        capacity = max(capacity, 64)
+        moved = <uint8_t*>realloc(self.data, <size_t>capacity)
+        if moved == NULL:
+            raise MemoryError(f"{capacity} bytes for decoded records")
+        self.data = moved
+        self.capacity = capacity
+        return 0
+
+    cdef void shrink(self, Py_ssize_t size) noexcept:
+        """Set the size and give back what lies behind it, if that is worth a call."""
+        cdef uint8_t* moved
+        self.size = size
+        if self.capacity - size > 4096 and self.capacity - size > size >> 3 and not self.exports:
+            moved = <uint8_t*>realloc(self.data, <size_t>max(size, 64))
+            if moved != NULL:
+                self.data = moved
+                self.capacity = max(size, 64)
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+
+
+cdef uint8_t* writable(object buffer, str what, Py_buffer* view) except NULL:
+    """Take a writable view of `buffer`; the caller releases it in the same function."""
+    try:
+        PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    except (TypeError, ValueError, BufferError) as error:
+        raise _refuse(buffer, what, error, "a writable contiguous buffer, such as a bytearray") from None
+    if view.buf == NULL:
+        PyBuffer_Release(view)
+        raise UsageError(what, got="0 bytes", wanted="at least one batch")
+    return <uint8_t*>view.buf

@@ -1,0 +1,1127 @@
+"""Columns: a buffer of batches straight into Arrow-shaped memory, no Python object per record.
+
+    offset, timestamp    int64
+    timestamp_type       int32, 0 CreateTime, 1 LogAppendTime, -1 for magic 0 (only when asked for)
+    key, value           binary layout: bytes + int32 offsets + validity bitmap, what Spark takes
+                         view layout: Arrow's BinaryView, 16 bytes a value: up to 12 bytes inline, longer ones point into
+                         the batch's own bytes or its decompressed records, which the column keeps alive
+    headers              list<struct<key: utf8, value: binary or view>>
+
+How a buffer is decoded: a pass over the headers says how much memory the uncompressed batches need at most (a value
+cannot be longer than the batch it lies in); then batch by batch the checksum is verified and, while the bytes are
+still in the cache, the records are decoded, all without the GIL. It comes back for compressed batches, for magic 0
+and 1, and for memory. Records with headers are walked a second time, once their number is known.
+
+Memory: at most 2 x (plain bytes of the records) + 64 bytes a record, where a record has 7 plain bytes at least.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from logcore._arrow cimport Export, array_capsule, schema_capsule, stream_capsule
+from logcore._batch cimport (
+    ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields, Header, Step,
+    check_count, check_range, diagnose_record, read_header, read_record, size_limit, verify_checksum,
+)
+from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source
+from logcore._bytes cimport COPY_SLACK, VARINT_BYTES_MAX, Varint, copy_short, likely, read_varint, unlikely, unzigzag32
+from logcore._checksum cimport crc32c_extend
+from logcore._fault cimport FAULT_COUNT_TOO_SMALL, FAULT_CRC, Fault, corrupt_batch, fail
+from logcore._legacy cimport Message, MessageSet, open_messages
+from logcore._payload cimport decompressed, decompressed_limit
+from logcore._record cimport Record
+
+import cython
+import numpy as np
+
+from logcore.errors import CorruptBatch, CorruptionReason, UsageError, UsageTypeError
+
+cdef enum:
+    CHUNK_BYTES_MAX = 0x7FFFFFFF     # int32 offsets, and int32 positions in a view
+    VIEW_INLINE_MAX = 12
+    # All batches of a call together may decompress to this many times the buffer, or to what one may if that is more.
+    EXPANSION_MAX = 64
+
+cdef tuple ALL_NAMES = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+cdef tuple DEFAULT_NAMES = ("offset", "timestamp", "key", "value", "headers")
+
+
+# ------------------------------------------------------------------------------------------------------------ leaves
+
+cdef struct BytesSink:
+    bint wanted
+    uint8_t* data          # binary layout
+    int32_t* ends          # binary layout: ends[0] is 0, ends[i + 1] the end of value i
+    uint64_t* words        # view layout: two words a value
+    uint8_t* validity      # all ones until a null clears its bit
+    int64_t used           # bytes in data
+    int64_t nulls
+
+
+cdef struct Sink:
+    int64_t rows
+    int64_t* offset        # NULL: not wanted
+    int64_t* timestamp
+    int32_t* timestamp_type
+    BytesSink key
+    BytesSink value
+    bint is_view
+    const uint8_t* view_base
+    uint32_t view_index
+
+
+# The checksum of a batch, computed in strips just ahead of the records' parser: it waits for memory and the parser
+# for its branches, and the processor does both at once.
+cdef struct Verifier:
+    const uint8_t* pos     # bytes before it are in crc
+    const uint8_t* end
+    uint32_t crc
+
+cdef enum:
+    STRIP_BYTES = 3 * 512
+
+
+cdef const uint8_t* verify_more(Verifier* verifier) noexcept nogil:
+    """Take in another strip, and return the byte up to which the checksum has come."""
+    cdef Py_ssize_t size = verifier.end - verifier.pos
+    if size > STRIP_BYTES + STRIP_BYTES // 2:
+        size = STRIP_BYTES
+    verifier.crc = crc32c_extend(verifier.crc, verifier.pos, <size_t>size)
+    verifier.pos += size
+    return verifier.pos
+
+
+cdef void put_null(BytesSink* sink, int64_t row, bint is_view) noexcept nogil:
+    sink.validity[row >> 3] &= <uint8_t>~(1 << (row & 7))
+    sink.nulls += 1
+    if is_view:
+        sink.words[2 * row] = sink.words[2 * row + 1] = 0
+
+
+cdef inline void put_view(
+    uint64_t* view, const uint8_t* data, int64_t size, const uint8_t* end, uint32_t index, const uint8_t* base,
+) noexcept nogil:
+    """Write Arrow's 16-byte view of `data`; bytes up to `end` may be read."""
+    cdef uint64_t low = 0, high = 0
+    cdef uint32_t prefix
+    if size > VIEW_INLINE_MAX:
+        memcpy(&prefix, data, 4)
+        view[0] = <uint64_t>size | <uint64_t>prefix << 32
+        view[1] = <uint64_t>index | <uint64_t>(data - base) << 32
+        return
+    if likely(end - data >= 16):
+        # Load past the value and mask, rather than branch on each length.
+        memcpy(&low, data, 8)
+        memcpy(&high, data + 8, 8)
+        if size < 8:
+            low &= (<uint64_t>1 << (8 * size)) - 1
+            high = 0
+        else:
+            high &= (<uint64_t>1 << (8 * (size - 8))) - 1
+    elif size > 8:
+        memcpy(&low, data, 8)
+        memcpy(&high, data + 8, <size_t>(size - 8))
+    else:
+        memcpy(&low, data, <size_t>size)
+    view[0] = <uint64_t>size | low << 32
+    view[1] = low >> 32 | high << 32
+
+
+cdef inline const uint8_t* decode_loop(
+    const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
+    bint is_view,
+) noexcept nogil:
+    """decode_records() for one layout: `is_view` is a constant at both calls, so each gets a loop of its own.
+
+    The bytes of keys and values may alias anything, so what the loop uses is in locals, not read through `sink`.
+    """
+    cdef Fields record
+    cdef const uint8_t* after
+    cdef const uint8_t* verified = verifier.pos
+    cdef const uint8_t* view_base = sink.view_base
+    cdef uint32_t view_index = sink.view_index
+    cdef int64_t row = sink.rows
+    cdef int64_t stop = row + header.count
+    cdef uint64_t base_offset = <uint64_t>header.base_offset
+    cdef uint64_t base_timestamp = <uint64_t>header.base_timestamp
+    cdef uint64_t delta_mask = <uint64_t>-1
+    cdef int64_t* offsets = sink.offset
+    cdef int64_t* timestamps = sink.timestamp
+    cdef uint8_t* keys = sink.key.data
+    cdef uint8_t* values = sink.value.data
+    cdef uint8_t* key_out = keys + sink.key.used
+    cdef uint8_t* value_out = values + sink.value.used
+    cdef int32_t* key_ends = sink.key.ends
+    cdef int32_t* value_ends = sink.value.ends
+    cdef uint64_t* key_words = sink.key.words
+    cdef uint64_t* value_words = sink.value.words
+    cdef bint want_key = sink.key.wanted, want_value = sink.value.wanted
+    cdef int64_t headers = 0
+    if header.attributes & LOG_APPEND_TIME:
+        # Every record has the batch's time: a mask on the delta keeps the branch out of the loop.
+        base_timestamp = <uint64_t>header.max_timestamp
+        delta_mask = 0
+    while row < stop:
+        if unlikely(pos >= verified):
+            verified = verify_more(verifier)
+        after = read_record(pos, end, &record)
+        if unlikely(after == NULL):
+            break
+        if offsets != NULL:
+            offsets[row] = <int64_t>(base_offset + <uint64_t>record.offset_delta)
+        if timestamps != NULL:
+            timestamps[row] = <int64_t>(base_timestamp + (<uint64_t>record.timestamp_delta & delta_mask))
+        if want_key:
+            if likely(record.key_size >= 0):
+                if is_view:
+                    put_view(key_words + 2 * row, record.key, record.key_size, end, view_index, view_base)
+                else:
+                    copy_short(key_out, record.key, <size_t>record.key_size, end - record.key)
+                    key_out += record.key_size
+            else:
+                put_null(&sink.key, row, is_view)
+            if not is_view:
+                key_ends[row + 1] = <int32_t>(key_out - keys)
+        if want_value:
+            if likely(record.value_size >= 0):
+                if is_view:
+                    put_view(value_words + 2 * row, record.value, record.value_size, end, view_index, view_base)
+                else:
+                    copy_short(value_out, record.value, <size_t>record.value_size, end - record.value)
+                    value_out += record.value_size
+            else:
+                put_null(&sink.value, row, is_view)
+            if not is_view:
+                value_ends[row + 1] = <int32_t>(value_out - values)
+        headers += record.header_count
+        pos = after
+        row += 1
+    if sink.timestamp_type != NULL:
+        for stop in range(sink.rows, row):
+            sink.timestamp_type[stop] = 1 if header.attributes & LOG_APPEND_TIME else 0
+    sink.rows = row
+    sink.key.used = key_out - keys
+    sink.value.used = value_out - values
+    header_total[0] = headers
+    return pos
+
+
+cdef const uint8_t* decode_records(
+    const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
+) noexcept nogil:
+    """Decode the header's count of records into `sink`, which has room for them; returns where it stopped.
+
+    That is `end` if all is well. Otherwise it is the damaged record (then sink.rows tells which) or, after the last
+    one, bytes left over. The checksum runs ahead of the records by at most a strip, and is whole only after
+    verify_rest().
+    """
+    if sink.is_view:
+        return decode_loop(pos, end, header, sink, header_total, verifier, True)
+    return decode_loop(pos, end, header, sink, header_total, verifier, False)
+
+
+cdef struct HeaderSink:
+    int32_t* ends          # of the list: one more than rows
+    int64_t entries
+    BytesSink name
+    BytesSink value
+
+
+cdef void decode_headers(
+    const uint8_t* pos, const uint8_t* end, int64_t first_row, int64_t stop_row, HeaderSink* sink, Sink* rows,
+) noexcept nogil:
+    """The second walk over records that decode_records() has found good: their headers into `sink`."""
+    cdef Fields record
+    cdef Varint varint
+    cdef int32_t size, left
+    cdef int64_t row
+    cdef const uint8_t* at
+    for row in range(first_row, stop_row):
+        pos = read_record(pos, end, &record)
+        at = record.headers
+        left = record.header_count
+        while left:
+            varint = read_varint(at, end, VARINT_BYTES_MAX)
+            size = unzigzag32(varint.bits)
+            sink.name.used += put_utf8(sink.name.data + sink.name.used, varint.next, size)
+            sink.name.ends[sink.entries + 1] = <int32_t>sink.name.used
+            varint = read_varint(varint.next + size, end, VARINT_BYTES_MAX)
+            size = unzigzag32(varint.bits)
+            at = varint.next
+            put_bytes(&sink.value, sink.entries, at, size, end, rows)
+            if size > 0:
+                at += size
+            sink.entries += 1
+            left -= 1
+        sink.ends[row + 1] = <int32_t>sink.entries
+
+
+cdef void put_bytes(
+    BytesSink* sink, int64_t row, const uint8_t* data, int64_t size, const uint8_t* end, const Sink* rows,
+) noexcept nogil:
+    """One value into a sink of either layout; a negative size is null. Off the hot path."""
+    if size < 0:
+        put_null(sink, row, rows.is_view)
+    elif rows.is_view:
+        put_view(&sink.words[2 * row], data, size, end, rows.view_index, rows.view_base)
+    else:
+        memcpy(sink.data + sink.used, data, <size_t>size)
+        sink.used += size
+    if not rows.is_view:
+        sink.ends[row + 1] = <int32_t>sink.used
+
+
+cdef int64_t put_utf8(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
+    """Copy UTF-8, each maximal ill-formed part replaced by U+FFFD, as str.decode("utf-8", "replace") does.
+
+    `out` has room for three bytes an input byte. Returns how many were written.
+    """
+    cdef uint8_t* start = out
+    cdef int64_t at = 0, need, seen
+    cdef uint8_t lead, low, high
+    while at < size:
+        lead = data[at]
+        if lead < 0x80:
+            out[0] = lead
+            out += 1
+            at += 1
+            continue
+        low, high = 0x80, 0xBF
+        need = 0
+        if 0xC2 <= lead <= 0xDF:
+            need = 1
+        elif 0xE0 <= lead <= 0xEF:
+            need = 2
+            if lead == 0xE0:
+                low = 0xA0     # no overlong forms
+            elif lead == 0xED:
+                high = 0x9F    # no surrogates
+        elif 0xF0 <= lead <= 0xF4:
+            need = 3
+            if lead == 0xF0:
+                low = 0x90
+            elif lead == 0xF4:
+                high = 0x8F    # nothing above U+10FFFF
+        seen = 0
+        while seen < need and at + 1 + seen < size and low <= data[at + 1 + seen] <= high:
+            low, high = 0x80, 0xBF
+            seen += 1
+        if need and seen == need:
+            memcpy(out, data + at, <size_t>(need + 1))
+            out += need + 1
+        else:
+            memcpy(out, b"\xef\xbf\xbd", 3)
+            out += 3
+        at += 1 + seen
+    return out - start
+
+
+# ----------------------------------------------------------------------------------------------------------- columns
+
+cdef uintptr_t address(Memory memory) noexcept:
+    return 0 if memory is None else <uintptr_t>memory.data
+
+
+cdef bint is_null(Memory bitmap, Py_ssize_t index) noexcept:
+    return bitmap is not None and not bitmap.data[index >> 3] >> (index & 7) & 1
+
+
+cdef Py_ssize_t checked_index(object index, Py_ssize_t length) except -1:
+    cdef Py_ssize_t at = index
+    if at < 0:
+        at += length
+    if not 0 <= at < length:
+        raise IndexError(f"row {index} of {length}")
+    return at
+
+
+@cython.final
+cdef class BinaryColumn:
+    """Bytes (or text) of Arrow's binary layout: `data`, int32 `offsets`, and a `validity` bitmap or None."""
+
+    def __init__(self):
+        raise UsageTypeError("BinaryColumn", got="a call", wanted="decode_columns(buffer)")
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        """Bytes (str for text), or None for null."""
+        cdef Py_ssize_t at = checked_index(index, self.length)
+        cdef int32_t* ends = <int32_t*>self.ends.data
+        if is_null(self.bitmap, at):
+            return None
+        value = PyBytes_FromStringAndSize(<const char*>self.memory.data + ends[at], ends[at + 1] - ends[at])
+        return value.decode() if self.is_text else value
+
+    @property
+    def data(self):
+        """All values end to end, as a numpy uint8 array."""
+        return np.frombuffer(self.memory, dtype=np.uint8)
+
+    @property
+    def offsets(self):
+        """len + 1 int32 positions in data: value i is data[offsets[i]:offsets[i + 1]]."""
+        return np.frombuffer(self.ends, dtype=np.int32)
+
+    @property
+    def validity(self):
+        """A bitmap, least significant bit first, where 0 means null; None if there is no null."""
+        return None if self.bitmap is None else np.frombuffer(self.bitmap, dtype=np.uint8)
+
+    cdef Export export(self, bytes name, bint nullable):
+        return Export.new(b"u" if self.is_text else b"z", name, nullable, self.length, self.null_count, self,
+                          [address(self.bitmap), address(self.ends), address(self.memory)], [])
+
+    def __arrow_c_schema__(self):
+        return schema_capsule(self.export(b"", True))
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.__arrow_c_schema__(), array_capsule(self.export(b"", True))
+
+    def __repr__(self):
+        return f"BinaryColumn({self.length} values, {self.memory.size} bytes, {self.null_count} nulls)"
+
+
+@cython.final
+cdef class ViewColumn:
+    """Bytes of Arrow's view layout: 16 bytes a value in `views`, longer values in `buffers`."""
+
+    def __init__(self):
+        raise UsageTypeError("ViewColumn", got="a call", wanted='decode_columns(buffer, layout="view")')
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        cdef Py_ssize_t at = checked_index(index, self.length)
+        cdef uint64_t* view = <uint64_t*>self.words.data + 2 * at
+        cdef Source source
+        if is_null(self.bitmap, at):
+            return None
+        cdef Py_ssize_t size = <uint32_t>view[0]
+        if size <= VIEW_INLINE_MAX:
+            return PyBytes_FromStringAndSize(<const char*>view + 4, size)
+        source = self.sources[<uint32_t>view[1]]
+        return PyBytes_FromStringAndSize(<const char*>source.data + <Py_ssize_t>(view[1] >> 32), size)
+
+    @property
+    def views(self):
+        """The views as a numpy array of shape (len, 16)."""
+        return np.frombuffer(self.words, dtype=np.uint8).reshape(self.length, 16)
+
+    @property
+    def buffers(self):
+        """What the views point into, as memoryviews."""
+        return tuple([memoryview(source) for source in self.sources])
+
+    @property
+    def validity(self):
+        """A bitmap, least significant bit first, where 0 means null; None if there is no null."""
+        return None if self.bitmap is None else np.frombuffer(self.bitmap, dtype=np.uint8)
+
+    cdef Export export(self, bytes name, bint nullable):
+        cdef Source source
+        cdef list buffers = [address(self.bitmap), address(self.words)]
+        for source in self.sources:
+            buffers.append(<uintptr_t>source.data)
+        buffers.append(address(self.sizes))
+        return Export.new(b"vz", name, nullable, self.length, self.null_count, self, buffers, [])
+
+    def __arrow_c_schema__(self):
+        return schema_capsule(self.export(b"", True))
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.__arrow_c_schema__(), array_capsule(self.export(b"", True))
+
+    def __repr__(self):
+        return f"ViewColumn({self.length} values in {len(self.sources)} buffers, {self.null_count} nulls)"
+
+
+@cython.final
+cdef class HeadersColumn:
+    """A list of headers a record: `names` and `values` end to end, and int32 `offsets` into them."""
+
+    def __init__(self):
+        raise UsageTypeError("HeadersColumn", got="a call", wanted="decode_columns(buffer)")
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        """The headers of one record as a tuple of (str, bytes or None)."""
+        cdef Py_ssize_t at = checked_index(index, self.length)
+        cdef int32_t* ends = <int32_t*>self.ends.data
+        return tuple([(self.names[entry], self.values[entry]) for entry in range(ends[at], ends[at + 1])])
+
+    @property
+    def offsets(self):
+        """len + 1 int32 positions: record i has headers offsets[i] to offsets[i + 1]."""
+        return np.frombuffer(self.ends, dtype=np.int32)
+
+    cdef Export export(self, bytes name, bint nullable):
+        cdef Export values
+        if isinstance(self.values, ViewColumn):
+            values = (<ViewColumn>self.values).export(b"value", True)
+        else:
+            values = (<BinaryColumn>self.values).export(b"value", True)
+        entries = Export.new(b"+s", b"element", False, self.names.length, 0, self, [0],
+                             [self.names.export(b"key", False), values])
+        return Export.new(b"+l", name, nullable, self.length, 0, self, [0, address(self.ends)], [entries])
+
+    def __arrow_c_schema__(self):
+        return schema_capsule(self.export(b"", False))
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.__arrow_c_schema__(), array_capsule(self.export(b"", False))
+
+    def __repr__(self):
+        return f"HeadersColumn({self.length} records, {len(self.names)} headers)"
+
+
+@cython.final
+cdef class Columns:
+    """Decoded records as columns; what decode_columns() returns.
+
+    `offset` and `timestamp` are int64 numpy arrays; `key`, `value` and `headers` are column objects. Every Arrow
+    consumer takes it: `pyarrow.table(columns)`, `polars.DataFrame(columns)`, `duckdb.from_arrow(columns)`.
+    More than 2 GiB of values come in several chunks, each a Columns in `chunks`.
+    """
+
+    def __init__(self):
+        raise UsageTypeError("Columns", got="a call", wanted="decode_columns(buffer)")
+
+    def __len__(self):
+        return self.length
+
+    @property
+    def chunks(self):
+        """The chunks as a tuple of Columns; itself, if there is one."""
+        return self.parts or (self,)
+
+    @property
+    def nbytes(self):
+        """Memory held by the columns, without what a view layout points into."""
+        return sum([part.nbytes for part in self.parts]) if self.parts else self.bytes_held
+
+    cdef object integers(self, str name, object dtype):
+        if self.parts:
+            return np.concatenate([getattr(part, name) for part in self.parts])
+        return np.frombuffer(<Memory?>self.column(name), dtype=dtype)
+
+    cdef object column(self, str name):
+        if self.parts:
+            raise UsageError(name, got=f"columns in {len(self.parts)} chunks", wanted="one chunk: take it from .chunks")
+        if name not in self.columns:
+            raise UsageError(name, got=f"columns {', '.join(self.names)}", wanted="a column that was decoded")
+        return self.columns[name]
+
+    @property
+    def offset(self):
+        return self.integers("offset", np.int64)
+
+    @property
+    def timestamp(self):
+        return self.integers("timestamp", np.int64)
+
+    @property
+    def timestamp_type(self):
+        """0 CreateTime, 1 LogAppendTime, -1 none (magic 0); only when asked for by name."""
+        return self.integers("timestamp_type", np.int32)
+
+    @property
+    def key(self):
+        return self.column("key")
+
+    @property
+    def value(self):
+        return self.column("value")
+
+    @property
+    def headers(self):
+        return self.column("headers")
+
+    def __iter__(self):
+        """The records as Record objects; columns that were not decoded have their defaults."""
+        cdef Py_ssize_t index
+        for part in self.chunks:
+            offset = part.offset.tolist() if "offset" in self.names else None
+            timestamp = part.timestamp.tolist() if "timestamp" in self.names else None
+            for index in range(len(part)):
+                yield Record.new(
+                    -1 if offset is None else offset[index],
+                    -1 if timestamp is None else timestamp[index],
+                    part.key[index] if "key" in self.names else None,
+                    part.value[index] if "value" in self.names else None,
+                    part.headers[index] if "headers" in self.names else (),
+                )
+
+    def to_numpy(self):
+        """A dict of numpy arrays; keys, values and headers become arrays of Python objects."""
+        found = {}
+        for name in self.names:
+            if name in ("offset", "timestamp", "timestamp_type"):
+                found[name] = getattr(self, name)
+                continue
+            array = np.empty(self.length, dtype=object)
+            at = 0
+            for part in self.chunks:
+                column = getattr(part, name)
+                for index in range(len(column)):
+                    array[at] = column[index]
+                    at += 1
+            found[name] = array
+        return found
+
+    def to_arrow(self):
+        """A pyarrow.Table that shares this memory. Needs pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    cdef Export export(self):
+        cdef list children = []
+        for name in self.names:
+            column = self.columns[name]
+            encoded = (<str>name).encode()
+            if isinstance(column, Memory):
+                children.append(Export.new(b"i" if name == "timestamp_type" else b"l", encoded, False, self.length, 0,
+                                           column, [0, address(<Memory>column)], []))
+            elif isinstance(column, BinaryColumn):
+                children.append((<BinaryColumn>column).export(encoded, True))
+            elif isinstance(column, ViewColumn):
+                children.append((<ViewColumn>column).export(encoded, True))
+            else:
+                children.append((<HeadersColumn>column).export(encoded, False))
+        return Export.new(b"+s", b"", False, self.length, 0, self, [0], children)
+
+    def __arrow_c_schema__(self):
+        cdef Columns first = self.chunks[0]
+        return schema_capsule(first.export())
+
+    def __arrow_c_array__(self, requested_schema=None):
+        if self.parts:
+            raise UsageError("__arrow_c_array__", got=f"columns in {len(self.parts)} chunks",
+                             wanted="__arrow_c_stream__, which hands out each")
+        return schema_capsule(self.export()), array_capsule(self.export())
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        cdef Columns part
+        cdef list exports = []
+        for part in self.chunks:
+            exports.append(part.export())
+        return stream_capsule(exports, exports[0])
+
+    def __repr__(self):
+        chunked = f", {len(self.parts)} chunks" if self.parts else ""
+        return f"Columns({self.length} records: {', '.join(self.names)}; {self.layout}{chunked})"
+
+
+# ----------------------------------------------------------------------------------------------------------- building
+
+@cython.final
+cdef class BytesBuilder:
+    """Growing memory behind a BytesSink."""
+    cdef Memory memory, ends, words, bitmap
+    cdef Py_ssize_t room
+
+    cdef int reserve(self, BytesSink* sink, Py_ssize_t rows, int64_t data_bytes, bint is_view) except -1:
+        """Room for `rows` values in all and for `data_bytes` bytes in all."""
+        if self.bitmap is None:
+            self.memory, self.ends = Memory.new(0), Memory.new(4)
+            self.words, self.bitmap = Memory.new(0), Memory.new(0)
+            memset(self.ends.data, 0, 4)
+        if rows > self.room:
+            rows = max(rows, self.room + self.room // 2)
+            if is_view:
+                self.words.reserve(16 * rows)
+            else:
+                self.ends.reserve(4 * (rows + 1))
+            self.bitmap.reserve((rows + 7) // 8)
+            memset(self.bitmap.data + (self.room + 7) // 8, 0xFF, <size_t>((rows + 7) // 8 - (self.room + 7) // 8))
+            self.room = rows
+        if not is_view and data_bytes + COPY_SLACK > self.memory.capacity:
+            self.memory.reserve(max(data_bytes + COPY_SLACK, self.memory.capacity + self.memory.capacity // 2))
+        sink.wanted = True
+        sink.data = self.memory.data
+        sink.ends = <int32_t*>self.ends.data
+        sink.words = <uint64_t*>self.words.data
+        sink.validity = self.bitmap.data
+        return 0
+
+    cdef object column(self, BytesSink* sink, Py_ssize_t rows, bint is_view, bint is_text, list sources):
+        cdef BinaryColumn binary
+        cdef ViewColumn view
+        cdef Memory bitmap = None
+        cdef Source source
+        cdef Py_ssize_t index
+        if sink.nulls:
+            bitmap = self.bitmap
+            bitmap.shrink((rows + 7) // 8)
+        if is_view:
+            self.words.shrink(16 * rows)
+            view = ViewColumn.__new__(ViewColumn)
+            view.length, view.null_count = rows, sink.nulls
+            view.words, view.bitmap, view.sources = self.words, bitmap, sources
+            view.sizes = Memory.new(8 * len(sources))
+            view.sizes.size = 8 * len(sources)
+            for index, source in enumerate(sources):
+                (<int64_t*>view.sizes.data)[index] = source.size
+            return view
+        self.memory.shrink(sink.used)
+        self.ends.shrink(4 * (rows + 1))
+        binary = BinaryColumn.__new__(BinaryColumn)
+        binary.length, binary.null_count, binary.is_text = rows, sink.nulls, is_text
+        binary.memory, binary.ends, binary.bitmap = self.memory, self.ends, bitmap
+        return binary
+
+
+@cython.final
+cdef class Builder:
+    """The memory of one chunk while it is filled."""
+    cdef Sink sink
+    cdef HeaderSink entries
+    cdef tuple names
+    cdef bint want_headers
+    cdef Memory offset, timestamp, timestamp_type, list_ends
+    cdef BytesBuilder key, value, header_name, header_value
+    cdef Py_ssize_t room
+    cdef list sources
+    cdef Py_ssize_t origin           # where the chunk begins in the buffer
+
+    def __cinit__(self, tuple names, bint is_view):
+        memset(&self.sink, 0, sizeof(Sink))
+        memset(&self.entries, 0, sizeof(HeaderSink))
+        self.names = names
+        self.sink.is_view = is_view
+        self.want_headers = "headers" in names
+        self.sources = []
+        self.offset = Memory.new(0) if "offset" in names else None
+        self.timestamp = Memory.new(0) if "timestamp" in names else None
+        self.timestamp_type = Memory.new(0) if "timestamp_type" in names else None
+        self.key = BytesBuilder.__new__(BytesBuilder) if "key" in names else None
+        self.value = BytesBuilder.__new__(BytesBuilder) if "value" in names else None
+        self.reserve(0, 0)
+
+    cdef int reserve(self, int64_t rows, int64_t data_bytes) except -1:
+        """Room for this many more rows, whose keys and values together have at most `data_bytes` bytes."""
+        rows += self.sink.rows
+        if rows > self.room:
+            rows = max(rows, self.room + self.room // 2)
+            if self.offset is not None:
+                self.offset.reserve(8 * rows)
+            if self.timestamp is not None:
+                self.timestamp.reserve(8 * rows)
+            if self.timestamp_type is not None:
+                self.timestamp_type.reserve(4 * rows)
+            if self.list_ends is not None:
+                self.list_ends.reserve(4 * (rows + 1))
+            self.room = rows
+        if self.offset is not None:
+            self.sink.offset = <int64_t*>self.offset.data
+        if self.timestamp is not None:
+            self.sink.timestamp = <int64_t*>self.timestamp.data
+        if self.timestamp_type is not None:
+            self.sink.timestamp_type = <int32_t*>self.timestamp_type.data
+        if self.key is not None:
+            self.key.reserve(&self.sink.key, self.room, self.sink.key.used + data_bytes, self.sink.is_view)
+        if self.value is not None:
+            self.value.reserve(&self.sink.value, self.room, self.sink.value.used + data_bytes, self.sink.is_view)
+        if self.list_ends is not None:
+            self.entries.ends = <int32_t*>self.list_ends.data
+        return 0
+
+    cdef bint has_room(self, int64_t rows, int64_t data_bytes) noexcept nogil:
+        return (
+            self.sink.rows + rows <= self.room
+            and (self.sink.is_view or (
+                (not self.sink.key.wanted or self.sink.key.used + data_bytes + COPY_SLACK <= self.key.memory.capacity)
+                and (not self.sink.value.wanted
+                     or self.sink.value.used + data_bytes + COPY_SLACK <= self.value.memory.capacity)
+            ))
+        )
+
+    cdef int add_headers(self, const uint8_t* pos, const uint8_t* end, int64_t first_row, int64_t total) except -1:
+        """The headers of the rows from `first_row` on, `total` in number, whose records begin at `pos`."""
+        cdef int64_t row, stop = self.sink.rows, plain = end - pos
+        if self.list_ends is None:
+            # Nothing before had headers, so nothing was written for it.
+            self.list_ends = Memory.new(4 * (self.room + 1))
+            self.entries.ends = <int32_t*>self.list_ends.data
+            memset(self.entries.ends, 0, 4 * <size_t>(first_row + 1))
+            self.header_name = BytesBuilder.__new__(BytesBuilder)
+            self.header_value = BytesBuilder.__new__(BytesBuilder)
+        self.header_name.reserve(&self.entries.name, self.entries.entries + total,
+                                 self.entries.name.used + 3 * plain, False)
+        self.header_value.reserve(&self.entries.value, self.entries.entries + total,
+                                  self.entries.value.used + plain, self.sink.is_view)
+        with nogil:
+            decode_headers(pos, end, first_row, stop, &self.entries, &self.sink)
+        return 0
+
+    cdef void no_headers(self, int64_t first_row) noexcept nogil:
+        """Rows from `first_row` on have none, in a chunk where others have."""
+        cdef int64_t row
+        for row in range(first_row, self.sink.rows):
+            self.entries.ends[row + 1] = <int32_t>self.entries.entries
+
+    cdef int look_at(self, Source source) except -1:
+        """Views made from now on point into `source`."""
+        if self.sink.is_view:
+            self.sources.append(source)
+            self.sink.view_index = <uint32_t>(len(self.sources) - 1)
+            self.sink.view_base = source.data
+        return 0
+
+    cdef void look_back(self) noexcept:
+        """Views point into the caller's buffer again, the first of the sources."""
+        if self.sink.is_view:
+            self.sink.view_index = 0
+            self.sink.view_base = (<Source>self.sources[0]).data
+
+    cdef Columns finish(self, str layout):
+        cdef Columns made = Columns.__new__(Columns)
+        cdef Py_ssize_t rows = self.sink.rows
+        cdef HeadersColumn headers
+        cdef Memory zeros
+        made.names, made.layout, made.length = self.names, layout, rows
+        made.columns = {}
+        for name, memory, width in (("offset", self.offset, 8), ("timestamp", self.timestamp, 8),
+                                    ("timestamp_type", self.timestamp_type, 4)):
+            if memory is not None:
+                (<Memory>memory).shrink(<Py_ssize_t>width * rows)
+                made.columns[name] = memory
+                made.bytes_held += width * rows
+        if self.key is not None:
+            made.columns["key"] = self.key.column(&self.sink.key, rows, self.sink.is_view, False, self.sources)
+            made.bytes_held += self.sink.key.used + (16 if self.sink.is_view else 4) * rows
+        if self.value is not None:
+            made.columns["value"] = self.value.column(&self.sink.value, rows, self.sink.is_view, False, self.sources)
+            made.bytes_held += self.sink.value.used + (16 if self.sink.is_view else 4) * rows
+        if self.want_headers:
+            if self.list_ends is None:
+                self.list_ends = Memory.new(4 * (rows + 1))
+                memset(self.list_ends.data, 0, 4 * <size_t>(rows + 1))
+                self.header_name = BytesBuilder.__new__(BytesBuilder)
+                self.header_value = BytesBuilder.__new__(BytesBuilder)
+                self.header_name.reserve(&self.entries.name, 0, 0, False)
+                self.header_value.reserve(&self.entries.value, 0, 0, self.sink.is_view)
+            self.list_ends.shrink(4 * (rows + 1))
+            headers = HeadersColumn.__new__(HeadersColumn)
+            headers.length, headers.ends = rows, self.list_ends
+            headers.names = self.header_name.column(&self.entries.name, self.entries.entries, False, True, [])
+            headers.values = self.header_value.column(&self.entries.value, self.entries.entries, self.sink.is_view,
+                                                      False, self.sources)
+            made.columns["headers"] = headers
+            made.bytes_held += (4 * rows + self.entries.name.used + self.entries.value.used
+                                + (20 if self.sink.is_view else 8) * self.entries.entries)
+        return made
+
+
+# ------------------------------------------------------------------------------------------------------------ decoding
+
+cdef enum Pause:
+    PAUSE_END          # no whole batch is left
+    PAUSE_FAULT        # damage
+    PAUSE_BATCH        # a batch that needs Python: compressed, of an older magic, or one there is no room for
+    PAUSE_HEADERS      # a batch was decoded whose records have headers
+
+
+@cython.final
+cdef class Decoder:
+    """One run of decode_columns()."""
+    cdef Source source
+    cdef Builder builder
+    cdef Py_ssize_t position
+    cdef int64_t bytes_max, budget, shift
+    cdef int64_t chunk_bytes_max
+    cdef int32_t batch_bytes_max
+    cdef bint verify_crc, want_control
+    cdef Header header               # of the batch that a pause is about
+    cdef Fault fault
+    cdef int64_t header_total, first_row
+
+    cdef int plan(self) except -1:
+        """Reserve for the uncompressed batches ahead, as far as a chunk goes, from their headers alone."""
+        cdef const uint8_t* start = self.source.data
+        cdef const uint8_t* end = start + self.source.size
+        cdef const uint8_t* pos = start + self.position
+        cdef int64_t rows = 0, plain = 0, size
+        cdef Header header
+        cdef Fault fault
+        with nogil:
+            while read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault) == STEP_BATCH:
+                size = header.size_in_bytes - BATCH_HEADER_SIZE
+                if header.magic == 2 and not header.attributes & CODEC_MASK and not check_count(&header, size, &fault):
+                    if plain + size > self.chunk_bytes_max:
+                        break
+                    rows += header.count
+                    plain += size
+                pos += header.size_in_bytes
+        self.builder.reserve(rows, plain)
+        return 0
+
+    cdef Pause run(self) noexcept nogil:
+        """Decode uncompressed v2 batches until something needs Python."""
+        cdef const uint8_t* start = self.source.data
+        cdef const uint8_t* end = start + self.source.size
+        cdef const uint8_t* batch
+        cdef const uint8_t* batch_end
+        cdef const uint8_t* stopped
+        cdef Sink* sink = &self.builder.sink
+        cdef Verifier verifier
+        cdef Step step
+        cdef int64_t size
+        while True:
+            batch = start + self.position
+            step = read_header(start, batch, end, self.batch_bytes_max, False, &self.header, &self.fault)
+            if step == STEP_END:
+                return PAUSE_END
+            if step == STEP_FAULT:
+                return PAUSE_FAULT
+            if self.header.attributes & CONTROL and self.header.magic == 2 and not self.want_control:
+                self.position += self.header.size_in_bytes
+                continue
+            if self.header.magic < 2 or self.header.attributes & CODEC_MASK:
+                return PAUSE_BATCH if self.is_verified(batch) else PAUSE_FAULT
+            size = self.header.size_in_bytes - BATCH_HEADER_SIZE
+            if check_count(&self.header, size, &self.fault):
+                self.is_verified(batch)
+                return PAUSE_FAULT
+            if (
+                not self.builder.has_room(self.header.count, size)
+                or max(sink.key.used, sink.value.used) + size > self.chunk_bytes_max
+                or self.position + self.header.size_in_bytes - self.builder.origin > self.chunk_bytes_max
+            ):
+                return PAUSE_BATCH if self.is_verified(batch) else PAUSE_FAULT
+            batch_end = batch + self.header.size_in_bytes
+            self.first_row = sink.rows
+            verifier.pos = batch + ATTRIBUTES if self.verify_crc else batch_end
+            verifier.end = batch_end
+            verifier.crc = 0
+            stopped = decode_records(batch + BATCH_HEADER_SIZE, batch_end, &self.header, sink, &self.header_total,
+                                     &verifier)
+            if self.verify_crc:
+                while verifier.pos < batch_end:
+                    verify_more(&verifier)
+                if verifier.crc != self.header.crc:
+                    fail(&self.fault, FAULT_CRC, CRC, self.header.crc, verifier.crc)
+                    return PAUSE_FAULT
+            if stopped != batch_end or sink.rows != self.first_row + self.header.count:
+                self.blame(batch, stopped, batch_end)
+                return PAUSE_FAULT
+            self.position += self.header.size_in_bytes
+            if self.header_total and self.builder.want_headers:
+                return PAUSE_HEADERS
+            if self.builder.entries.ends != NULL:
+                self.builder.no_headers(self.first_row)
+
+    cdef bint is_verified(self, const uint8_t* batch) noexcept nogil:
+        """Whether the checksum of the batch that is not decoded here is right; else the fault says so."""
+        return not self.verify_crc or not verify_checksum(batch, &self.header, &self.fault)
+
+    cdef void blame(self, const uint8_t* start, const uint8_t* stopped, const uint8_t* end) noexcept nogil:
+        """Fill the fault for records that begin to be wrong at `stopped`."""
+        cdef int64_t done = self.builder.sink.rows - self.first_row
+        if done == self.header.count:
+            fail(&self.fault, FAULT_COUNT_TOO_SMALL, stopped - start, end - stopped, 0)
+        else:
+            diagnose_record(start, stopped, end, &self.fault)
+            self.fault.record_index = done
+
+    cdef object refusal(self):
+        return corrupt_batch(&self.fault, self.header.position + self.shift, self.header.base_offset)
+
+    cdef int chunk_if_full(self, list done, int64_t more, str layout) except -1:
+        """Begin a new chunk if `more` bytes of records might not fit into this one."""
+        cdef Sink* sink = &self.builder.sink
+        if self.position > self.builder.origin and (
+            max(sink.key.used, sink.value.used) + more > self.chunk_bytes_max
+            or self.builder.entries.value.used + more > self.chunk_bytes_max
+            or self.builder.entries.name.used + 3 * more > self.chunk_bytes_max
+            or (sink.is_view
+                and self.position + self.header.size_in_bytes - self.builder.origin > self.chunk_bytes_max)
+        ):
+            if sink.rows:
+                done.append(self.builder.finish(layout))
+            self.builder = Builder.__new__(Builder, self.builder.names, layout == "view")
+            self.begin_chunk()
+        return 0
+
+    cdef int begin_chunk(self) except -1:
+        """Views count from where the chunk begins, so that a buffer of any size fits their int32 positions."""
+        self.builder.origin = self.position
+        self.builder.look_at(self.source if self.position == 0 else Source(memoryview(self.source)[self.position:]))
+        self.plan()
+        return 0
+
+    cdef int add_batch(self, list done, str layout) except -1:
+        """Decode the batch of self.header, whatever it is."""
+        cdef const uint8_t* start = self.source.data + self.header.position
+        cdef const uint8_t* pos
+        cdef const uint8_t* end
+        cdef const uint8_t* stopped
+        cdef Source plain = self.source
+        cdef Verifier verifier
+        if self.header.magic < 2:
+            self.add_messages(done, layout)
+            self.position += self.header.size_in_bytes
+            return 0
+        if self.header.attributes & CODEC_MASK:
+            plain = decompressed(self.source, &self.header, BATCH_HEADER_SIZE,
+                                 self.header.size_in_bytes - BATCH_HEADER_SIZE,
+                                 min(self.bytes_max, self.budget, CHUNK_BYTES_MAX), self.shift)
+            self.budget -= plain.size
+            pos = start = plain.data
+            end = pos + plain.size
+        else:
+            pos = start + BATCH_HEADER_SIZE
+            end = start + self.header.size_in_bytes
+        if check_count(&self.header, end - pos, &self.fault):
+            raise self.refusal()
+        self.chunk_if_full(done, end - pos, layout)
+        self.builder.reserve(self.header.count, end - pos)
+        if plain is not self.source:
+            self.builder.look_at(plain)
+        self.first_row = self.builder.sink.rows
+        verifier.pos = verifier.end = end    # run() has verified it
+        verifier.crc = 0
+        with nogil:
+            stopped = decode_records(pos, end, &self.header, &self.builder.sink, &self.header_total, &verifier)
+            if stopped != end or self.builder.sink.rows != self.first_row + self.header.count:
+                self.blame(start, stopped, end)
+                stopped = NULL
+        if stopped == NULL:
+            raise self.refusal()
+        if self.header_total and self.builder.want_headers:
+            self.builder.add_headers(pos, end, self.first_row, self.header_total)
+        elif self.builder.list_ends is not None:
+            self.builder.no_headers(self.first_row)
+        if plain is not self.source:
+            self.builder.look_back()
+        self.position += self.header.size_in_bytes
+        return 0
+
+    cdef int add_messages(self, list done, str layout) except -1:
+        """A v0/v1 message, or the messages inside it."""
+        cdef MessageSet messages = open_messages(self.source, &self.header,
+                                                 min(self.bytes_max, self.budget, CHUNK_BYTES_MAX), self.shift)
+        cdef Sink* sink
+        cdef Message* message
+        cdef const uint8_t* end = messages.source.data + messages.source.size
+        cdef int64_t plain = self.header.size_in_bytes
+        cdef Py_ssize_t index
+        if messages.source is not self.source:
+            plain = messages.source.size
+            self.budget -= plain
+        self.chunk_if_full(done, plain, layout)
+        self.builder.reserve(messages.count, plain)
+        if messages.source is not self.source:
+            self.builder.look_at(messages.source)
+        sink = &self.builder.sink
+        self.first_row = sink.rows
+        for index in range(messages.count):
+            message = &messages.messages[index]
+            if sink.offset != NULL:
+                sink.offset[sink.rows] = message.offset
+            if sink.timestamp != NULL:
+                sink.timestamp[sink.rows] = message.timestamp
+            if sink.timestamp_type != NULL:
+                sink.timestamp_type[sink.rows] = (
+                    -1 if message.magic == 0 else 1 if self.header.attributes & LOG_APPEND_TIME else 0)
+            if sink.key.wanted:
+                put_bytes(&sink.key, sink.rows, message.key, message.key_size, end, sink)
+            if sink.value.wanted:
+                put_bytes(&sink.value, sink.rows, message.value, message.value_size, end, sink)
+            sink.rows += 1
+        if self.builder.list_ends is not None:
+            self.builder.no_headers(self.first_row)
+        if messages.source is not self.source:
+            self.builder.look_back()
+        return 0
+
+
+def decode_columns(
+    buffer, *, columns=None, layout="binary", verify_crc=True, max_decompressed_bytes=None, batch_bytes_max=None,
+    base_position=0, include_control=True, chunk_bytes_max=None,
+):
+    """Decode every whole batch of `buffer` into one Columns; `.consumed` tells how far it came.
+
+    columns: names of what is wanted, in that order: "offset", "timestamp", "key", "value", "headers" (these five by
+        default) and "timestamp_type"; what is left out costs nothing
+    layout: "binary" copies keys and values end to end; "view" points to them where they lie (the buffer is then held
+        as long as the columns live)
+    verify_crc: False if the checksums are known to be right
+    max_decompressed_bytes: the most one batch may decompress to (128 MiB). All batches of a call together may
+        decompress to 64 times the buffer, or to this if it is more
+    include_control: False leaves out the records of control batches
+    chunk_bytes_max: begin a new chunk before a column has more bytes (2^31 - 1)
+
+    Damage raises CorruptBatch, as decode_batches() does; a partial last batch is left for the next call.
+
+    >>> from logcore import encode_batch
+    >>> columns = decode_columns(encode_batch([(b"a", b"x" * 20, 5), (None, b"y", 7)]))
+    >>> columns
+    Columns(2 records: offset, timestamp, key, value, headers; binary)
+    >>> columns.timestamp.tolist(), columns.key[1], columns.value[1]
+    ([5, 7], None, b'y')
+    """
+    cdef Decoder decoder = Decoder.__new__(Decoder)
+    cdef list done = []
+    cdef Pause pause
+    cdef Columns whole
+    cdef tuple names = chosen_names(columns)
+    if layout != "binary" and layout != "view":
+        raise UsageError("layout", got=repr(layout), wanted='"binary" or "view"')
+    check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
+    check_range("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
+    decoder.source = Source(buffer)
+    decoder.verify_crc = verify_crc
+    decoder.want_control = include_control
+    decoder.bytes_max = decompressed_limit(max_decompressed_bytes)
+    decoder.budget = max(decoder.bytes_max, EXPANSION_MAX * decoder.source.size)
+    decoder.batch_bytes_max = size_limit(batch_bytes_max)
+    decoder.chunk_bytes_max = CHUNK_BYTES_MAX if chunk_bytes_max is None else chunk_bytes_max
+    decoder.shift = base_position
+    decoder.builder = Builder.__new__(Builder, names, layout == "view")
+    decoder.begin_chunk()
+    while True:
+        if decoder.source.size < GIL_RELEASE_BYTES:
+            pause = decoder.run()
+        else:
+            with nogil:
+                pause = decoder.run()
+        if pause == PAUSE_END:
+            break
+        if pause == PAUSE_FAULT:
+            raise decoder.refusal()
+        if pause == PAUSE_BATCH:
+            decoder.add_batch(done, layout)
+        else:
+            decoder.builder.add_headers(
+                decoder.source.data + decoder.header.position + BATCH_HEADER_SIZE,
+                decoder.source.data + decoder.position, decoder.first_row, decoder.header_total)
+    whole = decoder.builder.finish(layout)
+    if done:
+        if whole.length:
+            done.append(whole)
+        whole = Columns.__new__(Columns)
+        whole.names, whole.layout, whole.parts = names, layout, tuple(done)
+        whole.length = sum([len(part) for part in done])
+    whole.consumed = decoder.position
+    return whole
+
+
+cdef tuple chosen_names(columns):
+    if columns is None:
+        return DEFAULT_NAMES
+    if isinstance(columns, str) or not hasattr(columns, "__iter__"):
+        raise UsageTypeError("columns", got=type(columns).__name__, wanted='a sequence of names, as in ("offset", "value")')
+    names = tuple(columns)
+    for name in names:
+        if name not in ALL_NAMES:
+            raise UsageError("columns", got=repr(name), wanted=f"names out of {', '.join(ALL_NAMES)}")
+    if len(set(names)) != len(names) or not names:
+        raise UsageError("columns", got=repr(names), wanted="one name or more, each once")
+    return names

@@ -1,0 +1,1 @@
+"""No names for Python: the walkers are called from compiled modules."""

@@ -1,0 +1,24 @@
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from logcore._batch cimport Header
+
+
+cdef class BatchOptions:
+    cdef int magic
+    cdef int codec
+    cdef object level
+    cdef int16_t attributes
+    cdef int64_t base_offset          # -1: that of the first record, or 0
+    cdef int64_t last_offset          # -1: that of the last record
+    cdef int64_t append_time          # -1: CreateTime
+    cdef int64_t now_ms               # -1: records without a timestamp have none
+    cdef int64_t delete_horizon       # -1: none
+    cdef int64_t producer_id
+    cdef int32_t base_sequence
+    cdef int32_t leader_epoch
+    cdef int16_t producer_epoch
+    cdef int32_t batch_bytes_max
+
+    cdef check_legacy(self)
+    cdef check_producer(self, bint is_transactional, bint is_control)
+    cdef void fill(self, Header* header) noexcept

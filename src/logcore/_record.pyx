@@ -1,0 +1,865 @@
+"""Rows: record batches as Python objects, in and out.
+
+    decode_batches(buffer) -> Batch -> Record        encode_batch(records) -> bytes
+
+A Batch is a header and a hold on the caller's bytes; its records are parsed when it is iterated, each time anew, and
+for a compressed batch decompressed each time too. A Record owns its bytes. Nothing is trusted: each length is checked
+before it is used, each checksum before a batch is handed out (unless told otherwise).
+
+The formats: docs/internals/record-format.md. Columns, for engines, are in _columns.pyx.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from logcore._batch cimport (
+    BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, DELETE_HORIZON, LENGTH, LOG_APPEND_TIME, LOG_OVERHEAD, RECORD_SIZE_MIN,
+    STEP_BATCH, STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step, check_count, check_range, diagnose_record,
+    read_header, read_record, record_timestamp, seal, sequence_after, size_limit, timestamp_type_name,
+    verify_checksum, write_header,
+)
+from logcore._buffer cimport GIL_RELEASE_BYTES, Source
+from logcore._bytes cimport (
+    VARINT_BYTES_MAX, Varint, load16, load32, put_varint, read_varint, unlikely, unzigzag32, varint_bytes, zigzag32,
+    zigzag64,
+)
+from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
+from logcore._legacy cimport Message, MessageSet, encode_messages, open_messages
+from logcore._options cimport BatchOptions
+from logcore._payload cimport decompressed, decompressed_limit
+
+import cython
+
+from logcore._compression import codec_name, compress
+from logcore.errors import CorruptBatch, CorruptionReason, MessageTooLargeError, UsageError, UsageTypeError
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
+    char* bytes_data "PyBytes_AS_STRING"(PyObject* bytes)
+
+cdef enum:
+    RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5   # every field of a record but key, value and headers
+
+cdef tuple NO_HEADERS = ()
+
+
+# -------------------------------------------------------------------------------------------------------- records
+
+@cython.final
+@cython.no_gc
+@cython.freelist(256)
+cdef class Record:
+    """One record. Immutable, comparable, hashable, unpackable: `offset, timestamp, key, value, headers = record`.
+
+    offset, timestamp: int, -1 where unassigned; key, value: bytes or None; headers: (name, bytes or None) pairs.
+
+    >>> Record(key=b"k", value=b"v", headers=[("trace", b"1")])
+    Record(offset=-1, timestamp=-1, key=b'k', value=b'v', headers=(('trace', b'1'),))
+    """
+    # no_gc: key and value are exact bytes, headers a tuple of exact (str, bytes) pairs, so no cycle can pass through.
+
+    def __init__(self, offset=-1, timestamp=-1, key=None, value=None, headers=()):
+        check_range("offset of a record", offset, -1, 0x7FFFFFFFFFFFFFFF)
+        check_range("timestamp of a record", timestamp, -1, 0x7FFFFFFFFFFFFFFF)
+        self.offset = -1 if offset is None else offset
+        self.timestamp = -1 if timestamp is None else timestamp
+        self.key = None if key is None else as_bytes(key, "key", -1)
+        self.value = None if value is None else as_bytes(value, "value", -1)
+        self.headers = NO_HEADERS
+        if headers is not None and headers != ():
+            self.headers = tuple([((<bytes>name).decode("utf-8", "surrogateescape"), content)
+                                  for name, content in as_headers(headers, -1)])
+
+    @staticmethod
+    cdef Record new(int64_t offset, int64_t timestamp, object key, object value, tuple headers):
+        cdef Record self = Record.__new__(Record)
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+        return self
+
+    def _astuple(self):
+        return self.offset, self.timestamp, self.key, self.value, self.headers
+
+    def __iter__(self):
+        return iter(self._astuple())
+
+    def __eq__(self, other):
+        cdef Record that
+        if not isinstance(other, Record):
+            return NotImplemented
+        that = other
+        return (self.offset == that.offset and self.timestamp == that.timestamp and self.key == that.key
+                and self.value == that.value and self.headers == that.headers)
+
+    def __hash__(self):
+        return hash(self._astuple())
+
+    def __repr__(self):
+        return (f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, "
+                f"headers={self.headers!r})")
+
+    def __reduce__(self):
+        return Record, self._astuple()
+
+
+cdef bytes as_bytes(value, str what, Py_ssize_t index):
+    """`value` as exact bytes, copied from any other buffer."""
+    if PyBytes_CheckExact(value):
+        return value
+    cdef Source source
+    try:
+        source = Source(value, what)
+    except UsageError as error:
+        wanted = "bytes or None"
+        if isinstance(value, str):
+            wanted += ': encode it, as in "…".encode()'
+        raise type(error)(what, where=None if index < 0 else f"record {index}", got=error.got, wanted=wanted) from None
+    return PyBytes_FromStringAndSize(<const char*>source.data, source.size)
+
+
+cdef list as_headers(headers, Py_ssize_t index):
+    """Headers as a list of (UTF-8 name, bytes or None)."""
+    cdef list found = []
+    where = None if index < 0 else f"record {index}"
+    try:
+        pairs = iter(headers)
+    except TypeError:
+        raise UsageTypeError("headers", where=where, got=type(headers).__name__,
+                             wanted="(name, value) pairs") from None
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise UsageTypeError("header", where=where, got=type(pair).__name__, wanted="a (name, value) tuple")
+        name, value = pair
+        if not isinstance(name, str):
+            raise UsageTypeError("header name", where=where, got=type(name).__name__, wanted="str")
+        try:
+            encoded = (<str?>name).encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise UsageError("header name", where=where, got=ascii(name),
+                             wanted="text that UTF-8 can hold") from None
+        found.append((encoded, None if value is None else as_bytes(value, "header value", index)))
+    return found
+
+
+cdef tuple decode_headers(const uint8_t* pos, const uint8_t* end, int32_t count):
+    """The headers that read_record() has checked, as (str, bytes or None) pairs."""
+    cdef list found = []
+    cdef Varint varint
+    cdef int32_t size
+    while count:
+        varint = read_varint(pos, end, VARINT_BYTES_MAX)
+        size = unzigzag32(varint.bits)
+        name = PyUnicode_DecodeUTF8(<char*>varint.next, size, "surrogateescape")
+        varint = read_varint(varint.next + size, end, VARINT_BYTES_MAX)
+        size = unzigzag32(varint.bits)
+        pos = varint.next
+        if size < 0:
+            found.append((name, None))
+        else:
+            found.append((name, PyBytes_FromStringAndSize(<const char*>pos, size)))
+            pos += size
+        count -= 1
+    return tuple(found)
+
+
+# -------------------------------------------------------------------------------------------------------- reading
+
+@cython.final
+cdef class Batch:
+    """One record batch of any magic. Holds the bytes it was read from; iterate it for its records, as often as you like.
+
+    For magic 0 and 1, where a message is its own batch, the producer fields are -1, `count` is None, and
+    `base_offset` of a compressed set has to decompress it.
+    """
+
+    def __init__(self):
+        raise UsageTypeError("Batch", got="a call", wanted="decode_batches(buffer)")
+
+    @staticmethod
+    cdef Batch new(Source source, const Header* header, int64_t bytes_max, int64_t shift):
+        cdef Batch self = Batch.__new__(Batch)
+        self.source = source
+        self.header = header[0]
+        self.bytes_max = bytes_max
+        self.shift = shift
+        return self
+
+    cdef Source payload(self):
+        """The records' bytes of a compressed v2 batch."""
+        return decompressed(self.source, &self.header, BATCH_HEADER_SIZE,
+                            self.header.size_in_bytes - BATCH_HEADER_SIZE, self.bytes_max, self.shift)
+
+    @property
+    def position(self):
+        """Where the batch begins in the buffer."""
+        return self.header.position + self.shift
+
+    @property
+    def magic(self):
+        return self.header.magic
+
+    @property
+    def base_offset(self):
+        cdef MessageSet messages
+        if self.header.magic < 2 and self.header.attributes & CODEC_MASK:
+            messages = open_messages(self.source, &self.header, self.bytes_max, self.shift)
+            return messages.messages[0].offset
+        return self.header.base_offset
+
+    @property
+    def last_offset(self):
+        return self.header.last_offset
+
+    @property
+    def size_in_bytes(self):
+        return self.header.size_in_bytes
+
+    @property
+    def crc(self):
+        return self.header.crc
+
+    @property
+    def attributes(self):
+        return self.header.attributes
+
+    @property
+    def compression(self):
+        """The codec's name; "unknown-5" for an id that Kafka does not know."""
+        return codec_name(self.header.attributes & CODEC_MASK)
+
+    @property
+    def is_compressed(self):
+        return self.header.attributes & CODEC_MASK != 0
+
+    @property
+    def timestamp_type(self):
+        """"create_time", "log_append_time", or "none" for magic 0."""
+        return timestamp_type_name(&self.header)
+
+    @property
+    def base_timestamp(self):
+        return self.header.base_timestamp
+
+    @property
+    def max_timestamp(self):
+        return self.header.max_timestamp
+
+    @property
+    def producer_id(self):
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self):
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self):
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self):
+        """The sequence of the last offset, by the offsets the batch spans, not by the records still in it."""
+        if self.header.base_sequence < 0:
+            return -1
+        return sequence_after(self.header.base_sequence, self.header.last_offset - self.header.base_offset)
+
+    @property
+    def leader_epoch(self):
+        return self.header.leader_epoch
+
+    @property
+    def is_transactional(self):
+        return self.header.magic == 2 and self.header.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self):
+        return self.header.magic == 2 and self.header.attributes & CONTROL != 0
+
+    @property
+    def delete_horizon_ms(self):
+        """When the tombstones of a compacted batch may go, or None."""
+        if self.header.magic == 2 and self.header.attributes & DELETE_HORIZON:
+            return self.header.base_timestamp
+        return None
+
+    @property
+    def count(self):
+        """How many records the header declares; None for magic 0 and 1."""
+        return self.header.count if self.header.magic == 2 else None
+
+    @property
+    def data(self):
+        """The whole batch as a read-only memoryview of the caller's bytes."""
+        return memoryview(self.source)[self.header.position:self.header.position + self.header.size_in_bytes]
+
+    def __iter__(self):
+        if self.header.magic == 2:
+            return RecordIterator.__new__(RecordIterator, self)
+        return iter(self._messages())
+
+    def _messages(self):
+        cdef MessageSet messages = open_messages(self.source, &self.header, self.bytes_max, self.shift)
+        cdef Message* message
+        cdef Py_ssize_t index
+        cdef list records = []
+        for index in range(messages.count):
+            message = &messages.messages[index]
+            records.append(Record.new(
+                message.offset, message.timestamp,
+                None if message.key_size < 0 else PyBytes_FromStringAndSize(<const char*>message.key, message.key_size),
+                None if message.value_size < 0
+                else PyBytes_FromStringAndSize(<const char*>message.value, message.value_size),
+                NO_HEADERS,
+            ))
+        return records
+
+    def control_records(self):
+        """The records of a control batch, decoded: a list of ControlRecord."""
+        if not self.is_control:
+            raise UsageError("control_records", where=f"batch at position {self.position}", got="an ordinary batch",
+                             wanted="a control batch")
+        return [decode_control(record, self.position) for record in self]
+
+    def __repr__(self):
+        flags = "".join([", transactional" if self.is_transactional else "", ", control" if self.is_control else ""])
+        return (f"Batch(magic={self.magic}, position={self.position}, last_offset={self.last_offset}, "
+                f"count={self.count}, size_in_bytes={self.size_in_bytes}, compression={self.compression!r}{flags})")
+
+
+@cython.final
+cdef class RecordIterator:
+    """Walks the records of a v2 batch; raises at the one that is damaged."""
+    cdef Batch batch
+    cdef Source payload
+    cdef const uint8_t* start       # positions in errors count from here
+    cdef const uint8_t* pos
+    cdef const uint8_t* end
+    cdef int32_t left
+
+    def __cinit__(self, Batch batch):
+        cdef Fault fault
+        self.batch = batch
+        if batch.header.attributes & CODEC_MASK:
+            self.payload = batch.payload()
+            self.start = self.pos = self.payload.data
+            self.end = self.start + self.payload.size
+        else:
+            self.payload = batch.source
+            self.start = batch.source.data + batch.header.position
+            self.pos = self.start + BATCH_HEADER_SIZE
+            self.end = self.start + batch.header.size_in_bytes
+        if check_count(&batch.header, self.end - self.pos, &fault):
+            raise corrupt_batch(&fault, batch.header.position + batch.shift, batch.header.base_offset)
+        self.left = batch.header.count
+
+    def __iter__(self):
+        return self
+
+    def __length_hint__(self):
+        return self.left
+
+    def __next__(self):
+        cdef Fields fields
+        cdef Header* header = &self.batch.header
+        cdef const uint8_t* after
+        if self.left <= 0:
+            if self.pos != self.end:
+                raise self.refusal(NULL)
+            raise StopIteration
+        after = read_record(self.pos, self.end, &fields)
+        if unlikely(after == NULL):
+            raise self.refusal(self.pos)
+        self.pos = after
+        self.left -= 1
+        return Record.new(
+            <int64_t>(<unsigned long long>header.base_offset + <unsigned long long>fields.offset_delta),
+            record_timestamp(header, fields.timestamp_delta),
+            None if fields.key_size < 0 else PyBytes_FromStringAndSize(<const char*>fields.key, fields.key_size),
+            None if fields.value_size < 0 else PyBytes_FromStringAndSize(<const char*>fields.value, fields.value_size),
+            NO_HEADERS if fields.header_count == 0 else decode_headers(fields.headers, after, fields.header_count),
+        )
+
+    cdef object refusal(self, const uint8_t* record):
+        """What is wrong with `record`, or (NULL) with the bytes after the last one; the iterator ends there."""
+        cdef Fault fault
+        cdef Header* header = &self.batch.header
+        if record == NULL:
+            fail(&fault, FAULT_COUNT_TOO_SMALL, self.pos - self.start, self.end - self.pos, 0)
+        else:
+            diagnose_record(self.start, record, self.end, &fault)
+            fault.record_index = header.count - self.left
+        self.left = 0
+        self.pos = self.end
+        return corrupt_batch(&fault, header.position + self.batch.shift, header.base_offset)
+
+
+@cython.final
+cdef class BatchIterator:
+    """The batches of a buffer, one at a time; `consumed` is the position after the last whole one handed out."""
+    cdef Source source
+    cdef Py_ssize_t position
+    cdef int64_t bytes_max
+    cdef int64_t shift
+    cdef int32_t batch_bytes_max
+    cdef bint verify_crc
+
+    def __init__(self):
+        raise UsageTypeError("BatchIterator", got="a call", wanted="decode_batches(buffer)")
+
+    @property
+    def consumed(self):
+        return self.position
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef const uint8_t* start = self.source.data
+        cdef const uint8_t* pos = start + self.position
+        cdef const uint8_t* end = start + self.source.size
+        cdef Header header
+        cdef Fault fault
+        cdef Step step = read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault)
+        if step == STEP_END:
+            raise StopIteration
+        if step == STEP_BATCH and self.verify_crc:
+            if header.size_in_bytes < GIL_RELEASE_BYTES:
+                if verify_checksum(pos, &header, &fault):
+                    step = STEP_FAULT
+            else:
+                with nogil:
+                    if verify_checksum(pos, &header, &fault):
+                        step = STEP_FAULT
+        if step == STEP_FAULT:
+            raise corrupt_batch(&fault, self.position + self.shift)
+        self.position += header.size_in_bytes
+        return Batch.new(self.source, &header, self.bytes_max, self.shift)
+
+
+def decode_batches(buffer, *, verify_crc=True, max_decompressed_bytes=None, batch_bytes_max=None, base_position=0):
+    """Iterate over the batches of `buffer`: any contiguous bytes, held until the last Batch is gone.
+
+    Ends quietly before a partial last batch (a fetch may cut one; `.consumed` tells how far it came). A size, magic
+    or checksum that is wrong raises CorruptBatch with its position. Records are parsed when a Batch is iterated.
+
+    max_decompressed_bytes: the most that one batch may decompress to (default 128 MiB), enforced while decompressing
+    batch_bytes_max: refuse batches whose size field says more
+    base_position: where `buffer` begins in what it was read from; added to positions in batches and errors
+
+    >>> data = encode_batch([(b"k", b"v1"), (b"k", None)], base_offset=42)
+    >>> batches = decode_batches(data)
+    >>> [record.offset for batch in batches for record in batch], batches.consumed == len(data)
+    ([42, 43], True)
+    >>> next(decode_batches(data[:-1] + b"!"))
+    Traceback (most recent call last):
+    logcore.errors.CorruptBatch: batch at position 0, byte 17: crc got 0xb4ec74b5, wanted 0x663a7968
+    """
+    cdef BatchIterator batches = BatchIterator.__new__(BatchIterator)
+    batches.source = Source(buffer)
+    batches.verify_crc = verify_crc
+    batches.bytes_max = decompressed_limit(max_decompressed_bytes)
+    batches.batch_bytes_max = size_limit(batch_bytes_max)
+    check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
+    batches.shift = base_position
+    return batches
+
+
+# -------------------------------------------------------------------------------------------------------- control
+
+CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION",
+                 "KRAFT_VOTERS")
+
+
+class ControlRecord:
+    """A control record, decoded.
+
+    type: a name of CONTROL_TYPES, or "UNKNOWN"; type_id: its number; version: of the key
+    value: the bytes of the value; coordinator_epoch: of an ABORT or COMMIT marker, else None
+    """
+
+    __slots__ = ("coordinator_epoch", "offset", "timestamp", "type", "type_id", "value", "version")
+
+    def __init__(self, offset, timestamp, type, type_id, version, value, coordinator_epoch):
+        self.offset = offset
+        self.timestamp = timestamp
+        self.type = type
+        self.type_id = type_id
+        self.version = version
+        self.value = value
+        self.coordinator_epoch = coordinator_epoch
+
+    def __eq__(self, other):
+        if not isinstance(other, ControlRecord):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"ControlRecord({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
+cdef decode_control(Record record, int64_t position):
+    """Key: int16 version, int16 type. Newer versions may be longer, and are read as far as this one goes."""
+    if record.key is None or len(record.key) < 4:
+        raise _control_error("control record key", "null" if record.key is None else f"{len(record.key)} bytes",
+                             "4 bytes", record, position)
+    cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(record.key)
+    cdef int version = load16(key)
+    cdef int type_id = load16(key + 2)
+    if version < 0:
+        raise _control_error("control record version", version, "0 or more", record, position)
+    name = CONTROL_TYPES[type_id] if 0 <= type_id < len(CONTROL_TYPES) else "UNKNOWN"
+    epoch = None
+    if name in ("ABORT", "COMMIT"):
+        if record.value is None or len(record.value) < 6:
+            raise _control_error("transaction marker", "null" if record.value is None else f"{len(record.value)} bytes",
+                                 "6 bytes", record, position)
+        if load16(<const uint8_t*>PyBytes_AS_STRING(record.value)) < 0:
+            raise _control_error("transaction marker version",
+                                 load16(<const uint8_t*>PyBytes_AS_STRING(record.value)), "0 or more", record, position)
+        epoch = load32(<const uint8_t*>PyBytes_AS_STRING(record.value) + 2)
+    return ControlRecord(record.offset, record.timestamp, name, type_id, version, record.value, epoch)
+
+
+cdef _control_error(what, got, wanted, Record record, position):
+    return CorruptBatch(what, reason=CorruptionReason.CONTROL_RECORD, got=got, wanted=wanted, position=position,
+                        offset=record.offset)
+
+
+def encode_transaction_marker(
+    producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, offset: int = 0,
+    timestamp: int = -1, leader_epoch: int = -1,
+) -> bytes:
+    """The control batch that ends a transaction: one COMMIT or ABORT record.
+
+    >>> next(decode_batches(encode_transaction_marker(7, 0, commit=True, coordinator_epoch=3))).control_records()[0].type
+    'COMMIT'
+    """
+    check_range("coordinator_epoch", coordinator_epoch, 0, 0x7FFFFFFF)
+    key = (0).to_bytes(2, "big") + int(bool(commit)).to_bytes(2, "big")
+    value = (0).to_bytes(2, "big") + coordinator_epoch.to_bytes(4, "big")
+    return encode_batch([(key, value, timestamp)], base_offset=offset, producer_id=producer_id,
+                        producer_epoch=producer_epoch, leader_epoch=leader_epoch, is_transactional=True,
+                        is_control=True)
+
+
+# -------------------------------------------------------------------------------------------------------- writing
+
+@cython.final
+cdef class RowWriter:
+    """Records into a bytes object that grows; owns it until finish()."""
+    cdef PyObject* out
+    cdef Py_ssize_t used, room
+
+    def __cinit__(self, Py_ssize_t room):
+        self.out = new_bytes(NULL, room)
+        self.room = room
+        self.used = BATCH_HEADER_SIZE
+
+    def __dealloc__(self):
+        Py_XDECREF(self.out)
+
+    cdef uint8_t* reserve(self, Py_ssize_t more) except NULL:
+        """Room for `more` bytes behind what was written."""
+        if more > self.room - self.used:
+            self.room = max(self.used + more, self.room + self.room // 2)
+            _PyBytes_Resize(&self.out, self.room)
+        return <uint8_t*>bytes_data(self.out) + self.used
+
+    cdef bytes finish(self, Py_ssize_t size):
+        _PyBytes_Resize(&self.out, size)
+        made = <bytes>self.out
+        Py_XDECREF(self.out)
+        self.out = NULL
+        return made
+
+
+def encode_batch(records, **options) -> bytes:
+    """Write `records` as exactly one batch.
+
+    records: an iterable of Record, or of (key, value), (key, value, timestamp), (key, value, timestamp, headers);
+        a Record that has an offset keeps it, everything else is numbered onwards; offsets must increase
+    base_offset: of the batch (default: the first record's offset, or 0); last_offset: if it spans more than its records
+    compression: "none", "gzip", "snappy", "lz4", "zstd"; level: as the codec has them, None for its default
+    now_ms: the timestamp of records that have none (otherwise -1, as Kafka has it)
+    timestamp_type: "create_time", or "log_append_time" with log_append_time_ms (or now_ms)
+    producer_id, producer_epoch, base_sequence, is_transactional, is_control, leader_epoch: as in the header
+    delete_horizon_ms: written as the base timestamp, for tombstones of a compacted log
+    magic: 2; or 0 or 1 for Kafka's older formats, where an uncompressed batch is a run of messages
+    batch_bytes_max: raises MessageTooLargeError when the batch would be larger (default 2^31 - 1)
+
+    >>> len(encode_batch([(b"k", b"v")] * 1000, compression="zstd")) < 200
+    True
+    """
+    cdef BatchOptions chosen = BatchOptions(**options)
+    if chosen.magic < 2:
+        return encode_legacy_rows(records, chosen)
+    cdef RowWriter writer = RowWriter(4096 if not isinstance(records, (list, tuple)) else 4096 + 16 * len(records))
+    cdef Header header
+    chosen.fill(&header)
+    write_rows(writer, records, chosen, &header)
+    return close_batch(writer, chosen, &header)
+
+
+cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
+    if value is None:
+        return now_ms
+    if not PyLong_CheckExact(value):
+        try:
+            value = value.__index__()
+        except (AttributeError, TypeError):
+            raise UsageTypeError("timestamp", where=f"record {index}", got=type(value).__name__,
+                                 wanted="an int or None") from None
+    if not -1 <= value <= 0x7FFFFFFFFFFFFFFF:
+        raise UsageError("timestamp", where=f"record {index}", got=value, wanted="-1 to 2^63 - 1")
+    return value
+
+
+cdef object refuse_record(item, Py_ssize_t index):
+    got = type(item).__name__
+    if isinstance(item, tuple):
+        got += f" of {len(item)}"
+    return UsageTypeError("record", where=f"record {index}", got=got,
+                          wanted="a Record, or a tuple (key, value[, timestamp[, headers]])")
+
+
+cdef int next_offset(int64_t* offset, int64_t base, int64_t previous, Py_ssize_t index) except -1:
+    """Settle a record's offset: its own, or the one after the previous."""
+    if offset[0] < 0:
+        if previous == 0x7FFFFFFFFFFFFFFF:
+            raise UsageError("offset", where=f"record {index}", got="2^63", wanted="at most 2^63 - 1")
+        offset[0] = previous + 1
+    if offset[0] <= previous:
+        raise UsageError("offset", where=f"record {index}", got=offset[0], wanted=f"more than {previous}")
+    if offset[0] - base > 0x7FFFFFFF:
+        raise UsageError("offset", where=f"record {index}", got=offset[0],
+                         wanted=f"at most {base + 0x7FFFFFFF}, 2147483647 above the base offset")
+    return 0
+
+
+cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* header) except -1:
+    """Append each record to `writer`, and to `header` what it has to know of them."""
+    cdef Py_ssize_t index = 0, size, key_size, value_size, headers_size, fields
+    cdef int64_t offset, timestamp, base = -1, previous = -1, base_timestamp = -1, max_timestamp = -1
+    cdef const uint8_t* key_data
+    cdef const uint8_t* value_data
+    cdef uint8_t* pos
+    cdef bytes name, content
+    cdef list pairs
+    cdef uint64_t timestamp_bits, offset_bits, key_bits, value_bits
+    cdef int64_t body
+    if isinstance(records, (str, bytes, bytearray, dict)):
+        raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records")
+    try:
+        items = iter(records) if not isinstance(records, (list, tuple)) else records
+    except TypeError:
+        raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records") from None
+    for item in items:
+        offset = -1
+        stamp = None
+        headers = None
+        if type(item) is Record:
+            offset = (<Record>item).offset
+            timestamp = (<Record>item).timestamp
+            key = (<Record>item).key
+            value = (<Record>item).value
+            if (<Record>item).headers is not NO_HEADERS:
+                headers = (<Record>item).headers
+        elif isinstance(item, tuple):
+            fields = PyTuple_GET_SIZE(item)
+            if unlikely(fields < 2 or fields > 4):
+                raise refuse_record(item, index)
+            key = <object>PyTuple_GET_ITEM(item, 0)
+            value = <object>PyTuple_GET_ITEM(item, 1)
+            if fields > 2:
+                stamp = <object>PyTuple_GET_ITEM(item, 2)
+                if fields > 3:
+                    headers = <object>PyTuple_GET_ITEM(item, 3)
+            timestamp = as_timestamp(stamp, options.now_ms, index)
+        else:
+            raise refuse_record(item, index)
+
+        if index == 0:
+            base = options.base_offset if options.base_offset >= 0 else max(offset, 0)
+            previous = base - 1
+            base_timestamp = options.delete_horizon if options.delete_horizon >= 0 else timestamp
+        next_offset(&offset, base, previous, index)
+        previous = offset
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+
+        key_size = value_size = -1
+        key_data = value_data = NULL
+        if key is not None:
+            if unlikely(not PyBytes_CheckExact(key)):
+                key = as_bytes(key, "key", index)
+            key_data = <const uint8_t*>PyBytes_AS_STRING(key)
+            key_size = PyBytes_GET_SIZE(key)
+        if value is not None:
+            if unlikely(not PyBytes_CheckExact(value)):
+                value = as_bytes(value, "value", index)
+            value_data = <const uint8_t*>PyBytes_AS_STRING(value)
+            value_size = PyBytes_GET_SIZE(value)
+        pairs = None
+        headers_size = 1
+        if headers is not None:
+            pairs = as_headers(headers, index)
+            headers_size = varint_bytes(zigzag64(len(pairs)))
+            for name, content in pairs:
+                headers_size += varint_bytes(zigzag64(len(name))) + len(name)
+                headers_size += varint_bytes(zigzag64(-1 if content is None else len(content)))
+                if content is not None:
+                    headers_size += len(content)
+
+        timestamp_bits = zigzag64(timestamp - base_timestamp)
+        offset_bits = zigzag64(offset - base)
+        key_bits = zigzag64(key_size)
+        value_bits = zigzag64(value_size)
+        body = (1 + varint_bytes(timestamp_bits) + varint_bytes(offset_bits) + varint_bytes(key_bits)
+                + varint_bytes(value_bits) + headers_size)
+        if key_size > 0:
+            body += key_size
+        if value_size > 0:
+            body += value_size
+        size = varint_bytes(zigzag64(body)) + body
+        if unlikely(size > 0x7FFFFFFF - writer.used or (
+                not options.codec and size > options.batch_bytes_max - writer.used)):
+            raise MessageTooLargeError(
+                f"batch of encode_batch, record {index}: got {writer.used + size} bytes, "
+                f"wanted at most {0x7FFFFFFF if options.codec else options.batch_bytes_max}")
+        pos = writer.reserve(size)
+        writer.used += size
+        pos = put_varint(pos, zigzag64(body))
+        pos[0] = 0
+        pos = put_varint(pos + 1, timestamp_bits)
+        pos = put_varint(pos, offset_bits)
+        pos = put_varint(pos, key_bits)
+        if key_size > 0:
+            memcpy(pos, key_data, <size_t>key_size)
+            pos += key_size
+        pos = put_varint(pos, value_bits)
+        if value_size > 0:
+            memcpy(pos, value_data, <size_t>value_size)
+            pos += value_size
+        if pairs is None:
+            pos[0] = 0
+        else:
+            pos = put_varint(pos, zigzag64(len(pairs)))
+            for name, content in pairs:
+                pos = put_varint(pos, zigzag64(len(name)))
+                memcpy(pos, PyBytes_AS_STRING(name), <size_t>len(name))
+                pos += len(name)
+                pos = put_varint(pos, zigzag64(-1 if content is None else len(content)))
+                if content is not None:
+                    memcpy(pos, PyBytes_AS_STRING(content), <size_t>len(content))
+                    pos += len(content)
+        index += 1
+
+    if not index:
+        raise UsageError("records", got="none", wanted="at least one: Kafka has no empty batch to write")
+    header.base_offset = base
+    header.last_offset = previous
+    if options.last_offset >= 0:
+        if options.last_offset < previous or options.last_offset - base > 0x7FFFFFFF:
+            raise UsageError("last_offset", got=options.last_offset,
+                             wanted=f"{previous}, that of the last record, to {base + 0x7FFFFFFF}")
+        header.last_offset = options.last_offset
+    header.count = <int32_t>index
+    header.base_timestamp = base_timestamp
+    header.max_timestamp = options.append_time if options.append_time >= 0 else max_timestamp
+    return 0
+
+
+cdef bytes close_batch(RowWriter writer, BatchOptions options, Header* header):
+    """Compress if asked, write the header, seal."""
+    cdef uint8_t* batch
+    cdef Source packed
+    cdef Py_ssize_t size = writer.used
+    if options.codec:
+        plain = PyBytes_FromStringAndSize(bytes_data(writer.out) + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
+        packed = Source(compress(options.codec, plain, options.level, magic=2))
+        size = BATCH_HEADER_SIZE + packed.size
+        if size > options.batch_bytes_max:
+            raise MessageTooLargeError(f"batch of encode_batch: got {size} bytes, "
+                                       f"wanted at most {options.batch_bytes_max}")
+        writer.used = BATCH_HEADER_SIZE
+        memcpy(writer.reserve(packed.size), packed.data, <size_t>packed.size)
+    header.size_in_bytes = <int32_t>size
+    batch = <uint8_t*>bytes_data(writer.out)
+    write_header(batch, header)
+    if size < GIL_RELEASE_BYTES:
+        seal(batch, <int32_t>size)
+    else:
+        with nogil:
+            seal(batch, <int32_t>size)
+    return writer.finish(size)
+
+
+def encode_empty_batch(base_offset: int, last_offset: int, *, max_timestamp: int = -1, **options) -> bytes:
+    """A v2 batch of no records: the 61-byte header that compaction leaves to keep a producer's last sequence.
+
+    Takes the options of encode_batch() that are header fields; its base timestamp is -1 and its codec "none".
+    """
+    cdef BatchOptions chosen = BatchOptions(base_offset=base_offset, last_offset=last_offset, **options)
+    cdef Header header
+    check_range("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
+    if last_offset < base_offset or last_offset - base_offset > 0x7FFFFFFF:
+        raise UsageError("last_offset", got=last_offset, wanted=f"{base_offset} to {base_offset + 0x7FFFFFFF}")
+    if chosen.magic < 2 or chosen.codec or chosen.delete_horizon >= 0:
+        raise UsageError("empty batch", got="an older magic, a codec or a delete horizon", wanted="none of them")
+    chosen.fill(&header)
+    header.base_offset = base_offset
+    header.last_offset = last_offset
+    header.count = 0
+    header.base_timestamp = -1
+    header.max_timestamp = chosen.append_time if chosen.append_time >= 0 else max_timestamp
+    header.size_in_bytes = BATCH_HEADER_SIZE
+    cdef bytes batch = PyBytes_FromStringAndSize(NULL, BATCH_HEADER_SIZE)
+    write_header(<uint8_t*>PyBytes_AS_STRING(batch), &header)
+    seal(<uint8_t*>PyBytes_AS_STRING(batch), BATCH_HEADER_SIZE)
+    return batch
+
+
+cdef bytes encode_legacy_rows(records, BatchOptions options):
+    """Rows as messages of magic 0 or 1: no headers, and for magic 0 no timestamps."""
+    cdef Py_ssize_t index
+    cdef int64_t base = options.base_offset, previous = -1, offset
+    cdef list rows = []
+    for index, item in enumerate(records):
+        if type(item) is Record:
+            offset, timestamp, key, value, headers = item
+        elif isinstance(item, tuple) and 2 <= len(item) <= 4:
+            offset = -1
+            key, value, timestamp, headers = (*item, None, None)[:4]
+        else:
+            raise refuse_record(item, index)
+        if headers:
+            raise UsageError("headers", where=f"record {index}", got=f"magic {options.magic}", wanted="magic 2")
+        if not index:
+            base = base if base >= 0 else max(offset, 0)
+            previous = base - 1
+        next_offset(&offset, base, previous, index)
+        previous = offset
+        rows.append((
+            offset, as_timestamp(timestamp, options.now_ms, index),
+            None if key is None else as_bytes(key, "key", index),
+            None if value is None else as_bytes(value, "value", index),
+        ))
+    if not rows:
+        raise UsageError("records", got="none", wanted="at least one: Kafka has no empty batch to write")
+    made = encode_messages(rows, options.magic, options.codec, options.level, options.append_time)
+    if len(made) > options.batch_bytes_max:
+        raise MessageTooLargeError(f"batch of encode_batch: got {len(made)} bytes, "
+                                   f"wanted at most {options.batch_bytes_max}")
+    return made
