@@ -20,6 +20,7 @@ from logcore._batch import (
 )
 from logcore._checksum import crc32c, murmur2, partition_for_key
 from logcore._columns import BinaryColumn, Columns, HeadersColumn, ViewColumn, decode_columns
+from logcore._encode import encode_columns
 from logcore._record import (
     Batch,
     BatchIterator,
@@ -72,6 +73,7 @@ __all__ = [
     "decode_columns",
     "decrement_sequence",
     "encode_batch",
+    "encode_columns",
     "encode_empty_batch",
     "encode_transaction_marker",
     "find_batch",

@@ -880,7 +880,11 @@ cdef class Decoder:
                 return PAUSE_END
             if step == STEP_FAULT:
                 return PAUSE_FAULT
-            if self.header.attributes & CONTROL and self.header.magic == 2 and not self.want_control:
+            if self.header.magic == 2 and (
+                    self.header.count == 0 or (self.header.attributes & CONTROL and not self.want_control)):
+                # Kafka's reader does not look at the bytes of a batch that declares no record, nor at its codec.
+                if not self.is_verified(batch):
+                    return PAUSE_FAULT
                 self.position += self.header.size_in_bytes
                 continue
             if self.header.magic < 2 or self.header.attributes & CODEC_MASK:

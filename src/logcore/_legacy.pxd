@@ -29,4 +29,4 @@ cdef class MessageSet:
 
 
 cdef MessageSet open_messages(Source source, const Header* header, int64_t bytes_max, int64_t shift)
-cdef bytes encode_messages(list rows, int magic, int codec, object level, int64_t append_time)
+cdef bytes encode_messages(list rows, int magic, int codec, int level, int64_t append_time)

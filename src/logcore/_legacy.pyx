@@ -24,14 +24,13 @@ from logcore._batch cimport (
 from logcore._buffer cimport Source
 from logcore._bytes cimport load32, load64, store32, store64
 from logcore._checksum cimport crc32_of
+from logcore._compression cimport compress_span
 from logcore._fault cimport (
     FAULT_BATCH_SIZE, FAULT_INNER_COMPRESSED, FAULT_INNER_OFFSET, FAULT_INNER_SIZE,
     FAULT_KEY_LENGTH, FAULT_NONE, FAULT_VALUE_LENGTH, FAULT_WRAPPER_EMPTY, FAULT_WRAPPER_NULL, FAULT_WRAPPER_ZSTD,
     Fault, corrupt_batch, fail,
 )
 from logcore._payload cimport decompressed
-
-from logcore._compression import compress
 
 cdef enum:
     MESSAGE_CRC = LOG_OVERHEAD
@@ -149,7 +148,7 @@ cdef int read_inner(MessageSet found, const Message* wrapper, Fault* fault) exce
     return FAULT_NONE
 
 
-cdef bytes encode_messages(list rows, int magic, int codec, object level, int64_t append_time):
+cdef bytes encode_messages(list rows, int magic, int codec, int level, int64_t append_time):
     """Write `rows` of (offset, timestamp, key, value) as messages; with a codec, as one wrapper around them.
 
     append_time: -1 for CreateTime, else the LogAppendTime that the outermost messages are stamped with.
@@ -162,12 +161,12 @@ cdef bytes encode_messages(list rows, int magic, int codec, object level, int64_
         ])
     first = rows[0][0]
     latest = max(row[1] for row in rows)
-    inner = b"".join([
+    cdef bytes inner = b"".join([
         encode_message(offset if magic == 0 else offset - first, timestamp, key, value, magic, attributes)
         for offset, timestamp, key, value in rows
     ])
     return encode_message(rows[len(rows) - 1][0], append_time if attributes else latest, None,
-                          bytes(compress(codec, inner, level, magic=magic)), magic, attributes | <uint8_t>codec)
+                          compress_span(codec, <const uint8_t*>PyBytes_AS_STRING(inner), len(inner), level, magic), magic, attributes | <uint8_t>codec)
 
 
 cdef bytes encode_message(int64_t offset, int64_t timestamp, bytes key, bytes value, int magic, uint8_t attributes):

@@ -6,7 +6,7 @@ from logcore._batch cimport Header
 cdef class BatchOptions:
     cdef int magic
     cdef int codec
-    cdef object level
+    cdef int level
     cdef int16_t attributes
     cdef int64_t base_offset          # -1: that of the first record, or 0
     cdef int64_t last_offset          # -1: that of the last record

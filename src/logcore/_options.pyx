@@ -7,10 +7,10 @@ byte is written.
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from logcore._batch cimport CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header, check_range, size_limit
+from logcore._compression cimport codec_id, level_for
 
 import cython
 
-from logcore._compression import check_level, codec_id
 from logcore.errors import UsageError
 
 
@@ -35,7 +35,7 @@ cdef class BatchOptions:
         check_range("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
         self.magic = magic
         self.codec = codec_id(compression)
-        self.level = check_level(self.codec, level)
+        self.level = level_for(self.codec, level)
         self.base_offset = -1 if base_offset is None else base_offset
         self.last_offset = -1 if last_offset is None else last_offset
         self.now_ms = -1 if now_ms is None else now_ms

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t
 
 from logcore._batch cimport CODEC_MASK, Header, check_range
 from logcore._buffer cimport Source
+from logcore._compression cimport CODEC_COUNT, codec_name, decompress_span
 
-from logcore._compression import codec_name, decompress
 from logcore.errors import CorruptBatch, CorruptionReason
 
 
@@ -21,12 +21,12 @@ cdef Source decompressed(Source source, const Header* header, Py_ssize_t skip, P
     """
     cdef int codec = header.attributes & CODEC_MASK
     cdef Py_ssize_t begin = header.position + skip
-    if codec > 4:
+    if codec >= CODEC_COUNT:
         raise CorruptBatch("codec", reason=CorruptionReason.UNKNOWN_CODEC, got=codec_name(codec),
                            wanted="none, gzip, snappy, lz4 or zstd", position=header.position + shift,
                            offset=header.base_offset)
     try:
-        return Source(decompress(codec, memoryview(source)[begin:begin + size], bytes_max, magic=header.magic))
+        return Source(decompress_span(codec, source.data + begin, size, bytes_max, header.magic))
     except CorruptBatch as error:
         raise CorruptBatch(error.what, reason=error.reason, got=error.got, wanted=error.wanted,
                            position=header.position + shift, offset=header.base_offset,

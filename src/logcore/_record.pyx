@@ -15,7 +15,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from logcore._batch cimport (
@@ -29,6 +29,7 @@ from logcore._bytes cimport (
     VARINT_BYTES_MAX, Varint, load16, load32, put_varint, read_varint, unlikely, unzigzag32, varint_bytes, zigzag32,
     zigzag64,
 )
+from logcore._compression cimport codec_name, compress_span
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
 from logcore._legacy cimport Message, MessageSet, encode_messages, open_messages
 from logcore._options cimport BatchOptions
@@ -36,16 +37,12 @@ from logcore._payload cimport decompressed, decompressed_limit
 
 import cython
 
-from logcore._compression import codec_name, compress
 from logcore.errors import CorruptBatch, CorruptionReason, MessageTooLargeError, UsageError, UsageTypeError
 
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
     PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
     char* bytes_data "PyBytes_AS_STRING"(PyObject* bytes)
-
-cdef enum:
-    RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5   # every field of a record but key, value and headers
 
 cdef tuple NO_HEADERS = ()
 
@@ -269,7 +266,7 @@ cdef class Batch:
     @property
     def last_sequence(self):
         """The sequence of the last offset, by the offsets the batch spans, not by the records still in it."""
-        if self.header.base_sequence < 0:
+        if self.header.base_sequence == -1:
             return -1
         return sequence_after(self.header.base_sequence, self.header.last_offset - self.header.base_offset)
 
@@ -304,8 +301,18 @@ cdef class Batch:
 
     def __iter__(self):
         if self.header.magic == 2:
-            return RecordIterator.__new__(RecordIterator, self)
+            return RecordIterator.__new__(RecordIterator, self, False)
         return iter(self._messages())
+
+    def records(self, *, stored_timestamps=False):
+        """Iterate over the records, as iter(batch) does.
+
+        stored_timestamps: with LogAppendTime a record's time is the batch's; True gives the one that was stored with
+            the record instead, so that the batch can be written again byte for byte.
+        """
+        if stored_timestamps and self.header.magic == 2:
+            return RecordIterator.__new__(RecordIterator, self, True)
+        return iter(self)
 
     def _messages(self):
         cdef MessageSet messages = open_messages(self.source, &self.header, self.bytes_max, self.shift)
@@ -345,10 +352,19 @@ cdef class RecordIterator:
     cdef const uint8_t* pos
     cdef const uint8_t* end
     cdef int32_t left
+    cdef Header header              # a copy, so that stored_timestamps can clear a bit of it
 
-    def __cinit__(self, Batch batch):
+    def __cinit__(self, Batch batch, bint stored_timestamps):
         cdef Fault fault
         self.batch = batch
+        self.header = batch.header
+        if stored_timestamps:
+            self.header.attributes &= ~<int16_t>LOG_APPEND_TIME
+        if not batch.header.count:
+            # Kafka's reader does not look at the bytes of a batch that declares no record, nor at its codec.
+            self.payload = batch.source
+            self.start = self.pos = self.end = batch.source.data
+            return
         if batch.header.attributes & CODEC_MASK:
             self.payload = batch.payload()
             self.start = self.pos = self.payload.data
@@ -370,7 +386,7 @@ cdef class RecordIterator:
 
     def __next__(self):
         cdef Fields fields
-        cdef Header* header = &self.batch.header
+        cdef Header* header = &self.header
         cdef const uint8_t* after
         if self.left <= 0:
             if self.pos != self.end:
@@ -787,8 +803,8 @@ cdef bytes close_batch(RowWriter writer, BatchOptions options, Header* header):
     cdef Source packed
     cdef Py_ssize_t size = writer.used
     if options.codec:
-        plain = PyBytes_FromStringAndSize(bytes_data(writer.out) + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
-        packed = Source(compress(options.codec, plain, options.level, magic=2))
+        packed = Source(compress_span(options.codec, <uint8_t*>bytes_data(writer.out) + BATCH_HEADER_SIZE,
+                                      size - BATCH_HEADER_SIZE, options.level, 2))
         size = BATCH_HEADER_SIZE + packed.size
         if size > options.batch_bytes_max:
             raise MessageTooLargeError(f"batch of encode_batch: got {size} bytes, "

@@ -1,0 +1,735 @@
+"""Columns in: Arrow-shaped memory straight into v2 batches, no Python object per record.
+
+Any Arrow producer will do (pyarrow, polars, duckdb, pandas, our own Columns), through the C data interface. A struct
+or table has fields by the names that decode_columns() gives them:
+
+    value, key    binary, large_binary, utf8, large_utf8, binary_view, utf8_view, fixed_size_binary, or null
+    timestamp     int64 milliseconds, or a timestamp of any unit; null: now_ms, or none
+    offset        int64; absent: numbered from base_offset on
+    headers       list, large_list or map of (key, value)
+
+Rows are written batch after batch into one bytes object: a batch is closed when the next record would push it over
+`batch_bytes`. Each batch is sealed while it is still in the cache. Compressed batches are written to a scratch
+buffer first. All of it runs without the GIL but for memory, compression and errors.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from libc.stddef cimport ptrdiff_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, strcmp, strlen, strncmp
+
+from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
+from logcore._batch cimport BATCH_HEADER_SIZE, Header, check_range, seal, sequence_after, write_header
+from logcore._buffer cimport Memory, Source
+from logcore._bytes cimport COPY_SLACK, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag64
+from logcore._compression cimport compress_span
+from logcore._options cimport BatchOptions
+
+import cython
+
+from logcore.errors import MessageTooLargeError, UsageError, UsageTypeError
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
+    char* bytes_data "PyBytes_AS_STRING"(PyObject* bytes)
+
+cdef enum:
+    BATCH_BYTES = 1024 * 1024
+    VIEW_INLINE_MAX = 12
+    RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5   # every field of a record but key, value and headers
+    RECORD_OVERHEAD_GUESS = 16
+
+
+# ------------------------------------------------------------------------------------------------------------- inputs
+
+cdef enum Kind:
+    KIND_NULL          # a column of nulls, or no column
+    KIND_BINARY
+    KIND_LARGE
+    KIND_VIEW
+    KIND_FIXED
+
+
+# Rows of bytes in one of Arrow's layouts. `first` is the array's offset: row i lies at first + i.
+cdef struct BytesInput:
+    Kind kind
+    int64_t first
+    const uint8_t* validity
+    const uint8_t* data
+    const uint8_t* data_end
+    const int32_t* ends32
+    const int64_t* ends64
+    const uint64_t* views
+    const void** buffers
+    const int64_t* buffer_sizes
+    int64_t buffer_count
+    int64_t width
+
+
+cdef struct HeadersInput:
+    bint given
+    int64_t first
+    const uint8_t* validity
+    const int32_t* ends32      # of a list or map
+    const int64_t* ends64      # of a large list
+    int64_t entries            # how many the children hold
+    BytesInput name
+    BytesInput value
+
+
+cdef struct Rows:
+    int64_t count
+    const int64_t* offsets     # NULL: numbered
+    const int64_t* timestamps  # NULL: all now_ms
+    BytesInput key
+    BytesInput value
+    HeadersInput headers
+
+
+cdef enum:
+    SIZE_NULL = -1
+    SIZE_BAD = -2              # the producer's own memory contradicts itself
+
+
+cdef inline bint is_valid(const uint8_t* bitmap, int64_t index) noexcept nogil:
+    return bitmap == NULL or bitmap[index >> 3] >> (index & 7) & 1
+
+
+cdef inline int64_t bytes_at(const BytesInput* column, int64_t row, const uint8_t** data, ptrdiff_t* room) noexcept nogil:
+    """Where row `row` lies, how long it is (or SIZE_NULL), and how many bytes may be read there."""
+    cdef int64_t size, begin
+    row += column.first
+    if column.validity != NULL and not is_valid(column.validity, row):
+        return SIZE_NULL
+    if likely(column.kind == KIND_BINARY):
+        begin = column.ends32[row]
+        size = column.ends32[row + 1] - begin
+        data[0] = column.data + begin
+        room[0] = column.data_end - data[0]
+        return size if likely(size >= 0 and size <= room[0]) else SIZE_BAD
+    return other_bytes_at(column, row, data, room)
+
+
+cdef int64_t other_bytes_at(
+    const BytesInput* column, int64_t at, const uint8_t** data, ptrdiff_t* room,
+) noexcept nogil:
+    """bytes_at() for the rarer layouts; `at` counts the array's offset in already."""
+    cdef int64_t size, begin
+    cdef uint32_t index
+    if column.kind == KIND_LARGE:
+        begin = column.ends64[at]
+        size = column.ends64[at + 1] - begin
+        data[0] = column.data + begin
+        room[0] = column.data_end - data[0]
+        return size if size >= 0 and size <= room[0] else SIZE_BAD
+    if column.kind == KIND_VIEW:
+        size = <int32_t><uint32_t>column.views[2 * at]
+        if size < 0:
+            return SIZE_BAD
+        if size <= VIEW_INLINE_MAX:
+            data[0] = <const uint8_t*>(column.views + 2 * at) + 4
+            room[0] = VIEW_INLINE_MAX
+            return size
+        index = <uint32_t>column.views[2 * at + 1]
+        begin = <int32_t>(column.views[2 * at + 1] >> 32)
+        if index >= column.buffer_count or begin < 0 or size > column.buffer_sizes[index] - begin:
+            return SIZE_BAD
+        data[0] = <const uint8_t*>column.buffers[index] + begin
+        room[0] = column.buffer_sizes[index] - begin
+        return size
+    if column.kind == KIND_FIXED:
+        data[0] = column.data + at * column.width
+        room[0] = column.data_end - data[0]
+        return column.width
+    return SIZE_NULL
+
+
+cdef object refuse_type(str name, str got, str wanted):
+    return UsageTypeError("column type", where=name, got=f"Arrow format {got!r}", wanted=wanted)
+
+
+cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowArray* array, str name) except -1:
+    """Describe a child array of bytes or text."""
+    cdef const char* format = schema.format
+    cdef Py_ssize_t last = array.length + array.offset
+    if schema.dictionary != NULL:
+        raise refuse_type(name, "dictionary", "plain bytes or text: cast it first")
+    column.first = array.offset
+    column.validity = <const uint8_t*>array.buffers[0] if array.n_buffers and array.null_count != 0 else NULL
+    if strcmp(format, "n") == 0:
+        column.kind = KIND_NULL
+        column.validity = NULL
+    elif strcmp(format, "z") == 0 or strcmp(format, "u") == 0:
+        column.kind = KIND_BINARY
+        column.ends32 = <const int32_t*>array.buffers[1]
+        column.data = <const uint8_t*>array.buffers[2]
+        if array.length:
+            column.data_end = column.data + max(column.ends32[last], 0)
+    elif strcmp(format, "Z") == 0 or strcmp(format, "U") == 0:
+        column.kind = KIND_LARGE
+        column.ends64 = <const int64_t*>array.buffers[1]
+        column.data = <const uint8_t*>array.buffers[2]
+        if array.length:
+            column.data_end = column.data + max(column.ends64[last], 0)
+    elif strcmp(format, "vz") == 0 or strcmp(format, "vu") == 0:
+        column.kind = KIND_VIEW
+        column.views = <const uint64_t*>array.buffers[1]
+        column.buffer_count = array.n_buffers - 3
+        column.buffers = array.buffers + 2
+        column.buffer_sizes = <const int64_t*>array.buffers[array.n_buffers - 1]
+    elif strncmp(format, "w:", 2) == 0:
+        column.kind = KIND_FIXED
+        column.width = int(format[2:<Py_ssize_t>strlen(format)])
+        column.data = <const uint8_t*>array.buffers[1]
+        column.data_end = column.data + last * column.width
+    else:
+        raise refuse_type(name, format.decode(), "binary, utf8, their large and view forms, fixed-size binary or null")
+    return 0
+
+
+cdef int64_t data_bytes(const BytesInput* column, int64_t count) noexcept nogil:
+    """About how many bytes the rows hold, for a first guess at the output."""
+    cdef int64_t row, total = 0
+    if not count:
+        return 0
+    if column.kind == KIND_BINARY:
+        total = column.ends32[column.first + count] - column.ends32[column.first]
+    elif column.kind == KIND_LARGE:
+        total = column.ends64[column.first + count] - column.ends64[column.first]
+    elif column.kind == KIND_VIEW:
+        for row in range(column.first, column.first + count):
+            total += <uint32_t>column.views[2 * row]
+    elif column.kind == KIND_FIXED:
+        total = count * column.width
+    return max(total, 0)
+
+
+cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const ArrowArray* array) except -1:
+    """Describe a list (or map) of name and value."""
+    cdef const char* format = schema.format
+    cdef const ArrowSchema* entry
+    cdef const ArrowArray* entries
+    cdef int64_t index, name_index = 0, value_index = 1
+    if strcmp(format, "n") == 0:
+        return 0
+    if strcmp(format, "+l") != 0 and strcmp(format, "+L") != 0 and strcmp(format, "+m") != 0:
+        raise refuse_type("headers", format.decode(), "a list, large_list or map of (key, value)")
+    entry = schema.children[0]
+    entries = array.children[0]
+    if strcmp(entry.format, "+s") != 0 or entry.n_children != 2:
+        raise refuse_type("headers", entry.format.decode(), "a struct of (key, value) as the list's element")
+    for index in range(2):
+        if strcmp(entry.children[index].name, "value") == 0 and strcmp(format, "+m") != 0:
+            value_index, name_index = index, 1 - index
+    headers.given = True
+    headers.first = array.offset
+    headers.validity = <const uint8_t*>array.buffers[0] if array.null_count != 0 else NULL
+    if strcmp(format, "+L") == 0:
+        headers.ends64 = <const int64_t*>array.buffers[1]
+    else:
+        headers.ends32 = <const int32_t*>array.buffers[1]
+    headers.entries = entries.length
+    bytes_input(&headers.name, entry.children[name_index], entries.children[name_index], "headers.key")
+    bytes_input(&headers.value, entry.children[value_index], entries.children[value_index], "headers.value")
+    # The struct's own offset shifts both of its children.
+    headers.name.first += entries.offset
+    headers.value.first += entries.offset
+    return 0
+
+
+cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, str name, int64_t absent, const int64_t** out):
+    """Point `out` to int64 rows; returns the memory that holds them where they had to be converted, else None."""
+    cdef const char* format = schema.format
+    cdef const uint8_t* validity = NULL
+    cdef const int64_t* rows
+    cdef Memory made
+    cdef int64_t* converted
+    cdef int64_t index, unit = 0, value
+    if schema.dictionary != NULL:
+        raise refuse_type(name, "dictionary", "int64")
+    if strcmp(format, "n") == 0 and name == "timestamp":
+        return None
+    if strcmp(format, "l") == 0:
+        unit = 1
+    elif name == "timestamp" and strncmp(format, "ts", 2) == 0 and strlen(format) >= 4:
+        unit = {b"s": -1000, b"m": 1, b"u": 1000, b"n": 1000000}.get(format[2:3], 0)
+    if not unit:
+        raise refuse_type(name, format.decode(), "int64" + (" milliseconds or a timestamp" if name == "timestamp" else ""))
+    rows = <const int64_t*>array.buffers[1] + array.offset
+    if array.null_count != 0:
+        validity = <const uint8_t*>array.buffers[0]
+    if unit == 1 and validity == NULL:
+        out[0] = rows
+        return None
+    made = Memory.new(8 * array.length)
+    converted = <int64_t*>made.data
+    for index in range(array.length):
+        if not is_valid(validity, array.offset + index):
+            if name != "timestamp":
+                raise UsageError(name, where=f"row {index}", got="null", wanted="an offset")
+            converted[index] = absent
+            continue
+        value = rows[index]
+        if unit < 0:
+            if not -9223372036854775 <= value <= 9223372036854775:
+                raise UsageError(name, where=f"row {index}", got=f"{value} s", wanted="milliseconds below 2^63")
+            value *= 1000
+        elif value >= 0:
+            value //= unit
+        else:
+            value = -((-(value + 1)) // unit) - 1     # down, not toward zero, as every calendar does
+        converted[index] = value
+    out[0] = converted
+    return made
+
+
+@cython.final
+cdef class Table:
+    """One imported struct array as Rows, and what keeps it alive."""
+    cdef Rows rows
+    cdef list kept
+
+    cdef int add_struct(self, Imported imported, int64_t now_ms) except -1:
+        cdef ArrowSchema* schema = imported.schema
+        cdef ArrowArray* array = &imported.array
+        cdef int64_t index, row
+        if strcmp(schema.format, "+s") != 0:
+            raise UsageTypeError("columns", got=f"Arrow format {schema.format.decode()!r}",
+                                 wanted="a table, record batch or struct array with a field a column")
+        if array.null_count != 0 and array.n_buffers and array.buffers[0] != NULL:
+            for row in range(array.length):
+                if not is_valid(<const uint8_t*>array.buffers[0], array.offset + row):
+                    raise UsageError("columns", where=f"row {row}", got="null", wanted="a struct")
+        self.kept.append(imported)
+        self.rows.count = array.length
+        for index in range(schema.n_children):
+            if array.children[index].length < array.offset + array.length:
+                raise UsageError("columns", got=f"a field of {array.children[index].length} rows",
+                                 wanted=f"{array.offset + array.length}")
+            self.add_field(schema.children[index].name.decode("utf-8", "replace"), schema.children[index],
+                           array.children[index], array.offset, array.length, now_ms)
+        return 0
+
+    cdef int add_field(
+        self, str name, const ArrowSchema* schema, const ArrowArray* given, int64_t offset, int64_t length, int64_t now_ms,
+    ) except -1:
+        """Take one column; `offset` and `length` are those of the struct around it."""
+        cdef ArrowArray array = given[0]
+        cdef Memory made
+        array.offset += offset
+        array.length = length
+        if name == "value":
+            bytes_input(&self.rows.value, schema, &array, name)
+        elif name == "key":
+            bytes_input(&self.rows.key, schema, &array, name)
+        elif name == "headers":
+            headers_input(&self.rows.headers, schema, &array)
+        elif name == "timestamp":
+            made = integers_input(schema, &array, name, now_ms, &self.rows.timestamps)
+            self.kept.append(made)
+        elif name == "offset":
+            made = integers_input(schema, &array, name, -1, &self.rows.offsets)
+            self.kept.append(made)
+        elif name != "timestamp_type":   # decode_columns() may have given it; a batch says it once, by option
+            raise UsageError("columns", got=f"a column named {name!r}",
+                             wanted="offset, timestamp, key, value, headers")
+        return 0
+
+
+cdef Table new_table():
+    cdef Table table = Table.__new__(Table)
+    table.kept = []
+    return table
+
+
+cdef list tables_of(object columns, int64_t now_ms):
+    """The chunks of whatever the caller gave, as Tables."""
+    cdef Table table
+    cdef Imported imported
+    cdef list tables = []
+    if not isinstance(columns, dict):
+        for imported in import_arrays(columns):
+            table = new_table()
+            table.add_struct(imported, now_ms)
+            tables.append(table)
+        return tables
+    table = new_table()
+    length = None
+    for name, producer in columns.items():
+        arrays = import_arrays(as_producer(name, producer))
+        if len(arrays) != 1:
+            raise UsageError("columns", where=repr(name), got=f"{len(arrays)} chunks",
+                             wanted="one: combine them, or give a table")
+        imported = arrays[0]
+        if length is not None and imported.array.length != length:
+            raise UsageError("columns", where=repr(name), got=f"{imported.array.length} rows", wanted=f"{length}")
+        length = imported.array.length
+        table.kept.append(imported)
+        table.rows.count = imported.array.length
+        table.add_field(name, imported.schema, &imported.array, 0, imported.array.length, now_ms)
+    return [table]
+
+
+cdef object as_producer(name, producer):
+    """An int64 numpy array as an Arrow producer; anything else must be one already."""
+    if hasattr(producer, "__arrow_c_array__") or hasattr(producer, "__arrow_c_stream__"):
+        return producer
+    raise UsageTypeError("columns", where=repr(name), got=type(producer).__name__,
+                         wanted="an Arrow array (anything with __arrow_c_array__)")
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+cdef enum Pause:
+    PAUSE_END          # all rows are written
+    PAUSE_FULL         # the batch has no room for the next row
+    PAUSE_ROOM         # the output has not
+    PAUSE_BAD          # a column contradicts itself
+    PAUSE_OFFSET       # offsets go back
+    PAUSE_TIMESTAMP    # a timestamp below -1
+    PAUSE_HEADER_NAME  # a header without name
+    PAUSE_TOO_LARGE    # a record of 2^31 bytes
+
+
+# A batch while it is written, and where.
+cdef struct Open:
+    uint8_t* out               # the next byte; the batch's header lies BATCH_HEADER_SIZE before its first record
+    uint8_t* out_end           # COPY_SLACK before the end of the memory
+    int64_t size               # of the batch so far, header included
+    int64_t size_cut           # close it rather than grow beyond
+    int64_t count
+    int64_t base_offset
+    int64_t previous           # offset of the last row written, of this batch or the one before
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t now_ms
+    int64_t delete_horizon
+
+
+cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcept nogil:
+    """Write rows from next_row[0] on until something stops it."""
+    cdef int64_t row = next_row[0], count = rows.count
+    cdef int64_t timestamp, offset, key_size, value_size, body, total, headers_size
+    cdef int64_t previous = batch.previous, size = batch.size
+    cdef uint64_t timestamp_bits, offset_bits, key_bits, value_bits
+    cdef const uint8_t* key = NULL
+    cdef const uint8_t* value = NULL
+    cdef ptrdiff_t key_room = 0, value_room = 0
+    cdef uint8_t* out = batch.out
+    cdef uint8_t* out_end = batch.out_end
+    cdef bint with_headers = rows.headers.given
+    cdef Pause pause = PAUSE_END
+    while row < count:
+        timestamp = rows.timestamps[row] if rows.timestamps != NULL else batch.now_ms
+        offset = rows.offsets[row] if rows.offsets != NULL else previous + 1
+        if batch.count == 0:
+            if rows.offsets != NULL and batch.base_offset < 0:
+                batch.base_offset = offset
+            elif batch.base_offset < 0:
+                batch.base_offset = previous + 1
+            batch.base_timestamp = batch.delete_horizon if batch.delete_horizon >= 0 else timestamp
+            batch.max_timestamp = -1
+        if unlikely(offset <= previous or offset < batch.base_offset):
+            pause = PAUSE_OFFSET
+            break
+        if unlikely(timestamp < -1):
+            pause = PAUSE_TIMESTAMP
+            break
+        key_size = bytes_at(&rows.key, row, &key, &key_room)
+        value_size = bytes_at(&rows.value, row, &value, &value_room)
+        if unlikely(key_size == SIZE_BAD or value_size == SIZE_BAD):
+            pause = PAUSE_BAD
+            break
+        headers_size = 1
+        if with_headers:
+            headers_size = headers_bytes(&rows.headers, row)
+            if headers_size < 0:
+                pause = PAUSE_HEADER_NAME if headers_size == SIZE_NULL else PAUSE_BAD
+                break
+        timestamp_bits = zigzag64(timestamp - batch.base_timestamp)
+        offset_bits = zigzag64(offset - batch.base_offset)
+        key_bits = zigzag64(key_size)
+        value_bits = zigzag64(value_size)
+        body = (1 + varint_bytes(timestamp_bits) + varint_bytes(offset_bits) + varint_bytes(key_bits)
+                + varint_bytes(value_bits) + headers_size)
+        if likely(key_size > 0):
+            body += key_size
+        if likely(value_size > 0):
+            body += value_size
+        total = varint_bytes(zigzag64(body)) + body
+        if unlikely(size + total > batch.size_cut or offset - batch.base_offset > 0x7FFFFFFF):
+            if batch.count:
+                pause = PAUSE_FULL
+                break
+            if offset - batch.base_offset > 0x7FFFFFFF:
+                pause = PAUSE_OFFSET
+                break
+            if total > 0x7FFFFFFF - BATCH_HEADER_SIZE:
+                pause = PAUSE_TOO_LARGE
+                break
+        if unlikely(total > out_end - out):
+            pause = PAUSE_ROOM
+            break
+        out = put_varint(out, zigzag64(body))
+        out[0] = 0
+        out = put_varint(out + 1, timestamp_bits)
+        out = put_varint(out, offset_bits)
+        out = put_varint(out, key_bits)
+        if likely(key_size > 0):
+            copy_short(out, key, <size_t>key_size, key_room)
+            out += key_size
+        out = put_varint(out, value_bits)
+        if likely(value_size > 0):
+            copy_short(out, value, <size_t>value_size, value_room)
+            out += value_size
+        if with_headers:
+            out = put_headers(out, &rows.headers, row)
+        else:
+            out[0] = 0
+            out += 1
+        if timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
+        size += total
+        batch.count += 1
+        previous = offset
+        row += 1
+    next_row[0] = row
+    batch.out = out
+    batch.previous = previous
+    batch.size = size
+    return pause
+
+
+cdef int header_span(const HeadersInput* headers, int64_t row, int64_t* begin, int64_t* end) noexcept nogil:
+    """Which entries are the headers of a row; -1 if the list contradicts itself."""
+    row += headers.first
+    begin[0] = end[0] = 0
+    if headers.validity != NULL and not is_valid(headers.validity, row):
+        return 0
+    if headers.ends32 != NULL:
+        begin[0], end[0] = headers.ends32[row], headers.ends32[row + 1]
+    else:
+        begin[0], end[0] = headers.ends64[row], headers.ends64[row + 1]
+    return 0 if 0 <= begin[0] <= end[0] <= headers.entries else -1
+
+
+cdef int64_t headers_bytes(const HeadersInput* headers, int64_t row) noexcept nogil:
+    """The encoded size of a row's headers, count included; SIZE_NULL for a null name, or SIZE_BAD."""
+    cdef int64_t begin, end, at, size, total
+    cdef const uint8_t* data = NULL
+    cdef ptrdiff_t room = 0
+    if header_span(headers, row, &begin, &end):
+        return SIZE_BAD
+    total = varint_bytes(zigzag64(end - begin))
+    for at in range(begin, end):
+        size = bytes_at(&headers.name, at, &data, &room)
+        if size < 0:
+            return size
+        total += varint_bytes(zigzag64(size)) + size
+        size = bytes_at(&headers.value, at, &data, &room)
+        if size == SIZE_BAD:
+            return SIZE_BAD
+        total += varint_bytes(zigzag64(size)) + max(size, 0)
+    return total
+
+
+cdef uint8_t* put_headers(uint8_t* out, const HeadersInput* headers, int64_t row) noexcept nogil:
+    """Write what headers_bytes() has measured."""
+    cdef int64_t begin, end, at, size, field
+    cdef const uint8_t* data = NULL
+    cdef ptrdiff_t room = 0
+    header_span(headers, row, &begin, &end)
+    out = put_varint(out, zigzag64(end - begin))
+    for at in range(begin, end):
+        for field in range(2):
+            size = bytes_at(&headers.value if field else &headers.name, at, &data, &room)
+            out = put_varint(out, zigzag64(size))
+            if size > 0:
+                memcpy(out, data, <size_t>size)
+                out += size
+    return out
+
+
+@cython.final
+cdef class Encoder:
+    """One run of encode_columns(): owns the bytes object that grows until finish()."""
+    cdef BatchOptions options
+    cdef Open batch
+    cdef int32_t sequence
+    cdef PyObject* out
+    cdef Py_ssize_t used, room     # of `out`; the open batch of an uncompressed run lies behind `used`
+    cdef Memory scratch            # where the records of a compressed batch are collected
+
+    def __cinit__(self, BatchOptions options, Py_ssize_t room, int64_t size_cut):
+        self.options = options
+        self.out = new_bytes(NULL, max(room, 4096))
+        self.room = max(room, 4096)
+        self.sequence = options.base_sequence
+        self.batch.size_cut = size_cut
+        self.batch.now_ms = options.now_ms
+        self.batch.delete_horizon = options.delete_horizon
+        self.batch.base_offset = options.base_offset
+        self.batch.previous = max(options.base_offset, 0) - 1
+        if options.codec:
+            self.scratch = Memory.new(min(size_cut, <int64_t>room) + 4096)
+        self.begin()
+
+    def __dealloc__(self):
+        Py_XDECREF(self.out)
+
+    cdef void begin(self) noexcept:
+        """Open the next batch at the end of what is written."""
+        self.batch.size = BATCH_HEADER_SIZE
+        self.batch.count = 0
+        self.place()
+
+    cdef void place(self) noexcept:
+        """Set the pointers of the open batch after memory has moved."""
+        if self.options.codec:
+            self.batch.out = self.scratch.data + (self.batch.size - BATCH_HEADER_SIZE)
+            self.batch.out_end = self.scratch.data + self.scratch.capacity - COPY_SLACK
+        else:
+            self.batch.out = <uint8_t*>bytes_data(self.out) + self.used + self.batch.size
+            self.batch.out_end = <uint8_t*>bytes_data(self.out) + self.room - COPY_SLACK
+
+    cdef int grow(self, int64_t more) except -1:
+        """Room for `more` bytes behind the open batch."""
+        if self.options.codec:
+            self.scratch.reserve(max(self.batch.size + more + COPY_SLACK,
+                                     self.scratch.capacity + self.scratch.capacity // 2))
+        else:
+            self.resize(max(self.used + self.batch.size + more + COPY_SLACK, self.room + self.room // 2))
+        self.place()
+        return 0
+
+    cdef int resize(self, Py_ssize_t room) except -1:
+        _PyBytes_Resize(&self.out, room)
+        self.room = room
+        return 0
+
+    cdef int close(self, bint is_last) except -1:
+        """Compress, write the header, seal."""
+        cdef Header header
+        cdef Source packed
+        cdef uint8_t* start
+        cdef int64_t last_offset = self.batch.previous
+        if is_last and self.options.last_offset >= 0:
+            if not last_offset <= self.options.last_offset <= self.batch.base_offset + 0x7FFFFFFF:
+                raise UsageError("last_offset", got=self.options.last_offset,
+                                 wanted=f"{last_offset}, that of the last record, to {self.batch.base_offset + 0x7FFFFFFF}")
+            last_offset = self.options.last_offset
+        if self.options.codec:
+            packed = Source(compress_span(self.options.codec, self.scratch.data,
+                                          self.batch.size - BATCH_HEADER_SIZE, self.options.level, 2))
+            self.batch.size = BATCH_HEADER_SIZE + packed.size
+            if self.used + self.batch.size > self.room:
+                self.resize(max(self.used + self.batch.size, self.room + self.room // 2))
+            memcpy(bytes_data(self.out) + self.used + BATCH_HEADER_SIZE, packed.data, <size_t>packed.size)
+        if self.batch.size > self.options.batch_bytes_max:
+            raise MessageTooLargeError(
+                f"batch of encode_columns, from offset {self.batch.base_offset}: got {self.batch.size} bytes, "
+                f"wanted at most {self.options.batch_bytes_max}")
+        self.options.fill(&header)
+        header.base_offset = self.batch.base_offset
+        header.last_offset = last_offset
+        header.base_sequence = self.sequence
+        header.count = <int32_t>self.batch.count
+        header.base_timestamp = self.batch.base_timestamp
+        header.max_timestamp = self.options.append_time if self.options.append_time >= 0 else self.batch.max_timestamp
+        header.size_in_bytes = <int32_t>self.batch.size
+        start = <uint8_t*>bytes_data(self.out) + self.used
+        with nogil:
+            write_header(start, &header)
+            seal(start, header.size_in_bytes)
+        self.used += self.batch.size
+        if self.sequence >= 0:
+            self.sequence = sequence_after(self.sequence, last_offset - self.batch.base_offset + 1)
+        self.batch.base_offset = -1     # the next begins with its first row
+        self.begin()
+        return 0
+
+    cdef int add(self, Table table, int64_t rows_before) except -1:
+        """Write the rows of one chunk, closing batches as they fill."""
+        cdef int64_t row = 0
+        cdef Pause pause
+        while True:
+            with nogil:
+                pause = encode_rows(&table.rows, &row, &self.batch)
+            if pause == PAUSE_END:
+                return 0
+            if pause == PAUSE_FULL:
+                self.close(False)
+            elif pause == PAUSE_ROOM:
+                self.grow(self.row_bytes_max(&table.rows, row))
+            else:
+                raise self.refusal(pause, &table.rows, row, rows_before)
+
+    cdef int64_t row_bytes_max(self, const Rows* rows, int64_t row) noexcept:
+        cdef const uint8_t* data = NULL
+        cdef ptrdiff_t room = 0
+        return (RECORD_OVERHEAD_MAX + max(bytes_at(&rows.key, row, &data, &room), 0)
+                + max(bytes_at(&rows.value, row, &data, &room), 0)
+                + (headers_bytes(&rows.headers, row) if rows.headers.given else 0))
+
+    cdef object refusal(self, Pause pause, const Rows* rows, int64_t row, int64_t rows_before):
+        where = f"row {rows_before + row}"
+        if pause == PAUSE_OFFSET:
+            got = rows.offsets[row] if rows.offsets != NULL else self.batch.previous + 1
+            low = max(self.batch.previous + 1, self.batch.base_offset)
+            return UsageError("offset", where=where, got=got,
+                              wanted=f"{low} to {self.batch.base_offset + 0x7FFFFFFF}")
+        if pause == PAUSE_TIMESTAMP:
+            return UsageError("timestamp", where=where, got=rows.timestamps[row], wanted="-1 or more")
+        if pause == PAUSE_HEADER_NAME:
+            return UsageError("header name", where=where, got="null", wanted="text")
+        if pause == PAUSE_TOO_LARGE:
+            return MessageTooLargeError(f"record, {where}: got 2^31 bytes or more, wanted less")
+        return UsageError("columns", where=where, got="Arrow offsets or views that point outside their buffers",
+                          wanted="well-formed arrays")
+
+    cdef bytes finish(self):
+        if self.batch.count:
+            self.close(True)
+        _PyBytes_Resize(&self.out, self.used)
+        made = <bytes>self.out
+        Py_XDECREF(self.out)
+        self.out = NULL
+        return made
+
+
+def encode_columns(columns, *, batch_bytes=BATCH_BYTES, **options) -> bytes:
+    """Write columns as one v2 batch or more, end to end.
+
+    columns: a Columns, any Arrow table, record batch, struct array or stream of them, or a dict of Arrow arrays; the
+        names are offset, timestamp, key, value and headers, and all but one may be missing
+    batch_bytes: begin a new batch before one grows beyond this (1 MiB; before compression); a record larger than that
+        gets a batch of its own
+    options: those of encode_batch(); base_sequence counts on from batch to batch, last_offset is that of the last
+
+    >>> from logcore import decode_columns, encode_batch
+    >>> data = encode_batch([(b"k", b"v" * 50)] * 1000)
+    >>> encode_columns(decode_columns(data)) == data
+    True
+    """
+    cdef BatchOptions chosen = BatchOptions(**options)
+    cdef Encoder encoder
+    cdef Table table
+    cdef int64_t rows = 0, room = 0
+    if chosen.magic != 2:
+        raise UsageError("magic", got=chosen.magic, wanted="2: columns are not written in older formats")
+    check_range("batch_bytes", batch_bytes, 1, 0x7FFFFFFF)
+    tables = tables_of(columns, chosen.now_ms)
+    for table in tables:
+        rows += table.rows.count
+        room += (data_bytes(&table.rows.key, table.rows.count) + data_bytes(&table.rows.value, table.rows.count)
+                 + RECORD_OVERHEAD_GUESS * table.rows.count)
+    if not rows:
+        raise UsageError("columns", got="no rows", wanted="at least one: Kafka has no empty batch to write")
+    encoder = Encoder.__new__(Encoder, chosen, room + BATCH_HEADER_SIZE * (room // batch_bytes + 1) + 4096, batch_bytes)
+    rows = 0
+    for table in tables:
+        encoder.add(table, rows)
+        rows += table.rows.count
+    return encoder.finish()
