@@ -40,6 +40,10 @@ def compiled_modules() -> list[str]:
     return sorted(f"logcore.{stub.stem}" for stub in Path(logcore.__file__).parent.glob("_*.pyi"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write what the scenarios print into their files")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to run on anything but the compiled modules: a green run without them would mean nothing."""
     try:

@@ -1,7 +1,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, likely, read_varint, read_varint_there, unlikely, unzigzag32, unzigzag64,
+    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, likely, read_varint, read_varint_there, unlikely, unzigzag,
 )
 from logcore._fault cimport Fault
 
@@ -56,12 +56,12 @@ cdef packed struct Header:
 # One record as it lies in the bytes; lengths are -1 for null.
 cdef struct Fields:
     int64_t timestamp_delta
-    int32_t offset_delta
-    int32_t key_size
+    int64_t offset_delta
+    int64_t key_size
     const uint8_t* key
-    int32_t value_size
+    int64_t value_size
     const uint8_t* value
-    int32_t header_count
+    int64_t header_count
     const uint8_t* headers
 
 
@@ -76,8 +76,8 @@ cdef Step read_header(
     Header* header, Fault* fault,
 ) noexcept nogil
 cdef int verify_checksum(const uint8_t* batch, const Header* header, Fault* fault) noexcept nogil
-cdef const uint8_t* skip_headers(const uint8_t* pos, const uint8_t* end, int32_t count) noexcept nogil
-cdef const uint8_t* read_record_near_end(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil
+cdef const uint8_t* skip_headers(const uint8_t* pos, const uint8_t* end, int64_t count) noexcept nogil
+cdef const uint8_t* read_record_checked(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil
 cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t* end, Fault* fault) noexcept nogil
 cdef int check_count(const Header* header, int64_t payload_bytes, Fault* fault) noexcept nogil
 cdef void write_header(uint8_t* batch, const Header* header) noexcept nogil
@@ -93,7 +93,7 @@ cdef inline const uint8_t* read_body(
     Varint varint, const uint8_t* end, const uint8_t* record_end, Fields* record,
 ) noexcept nogil:
     """The part of a record from its key on; `varint` is the key's length."""
-    cdef int32_t size = unzigzag32(varint.bits)
+    cdef int64_t size = unzigzag(varint.bits)
     cdef const uint8_t* pos = varint.next
     record.key = pos
     record.key_size = size
@@ -104,7 +104,7 @@ cdef inline const uint8_t* read_body(
     varint = read_varint(pos, end, VARINT_BYTES_MAX)
     if unlikely(varint.next == NULL):
         return NULL
-    size = unzigzag32(varint.bits)
+    size = unzigzag(varint.bits)
     pos = varint.next
     record.value = pos
     record.value_size = size
@@ -119,26 +119,20 @@ cdef inline const uint8_t* read_body(
     varint = read_varint(pos, end, VARINT_BYTES_MAX)
     if unlikely(varint.next == NULL):
         return NULL
-    record.header_count = unzigzag32(varint.bits)
+    record.header_count = unzigzag(varint.bits)
     record.headers = varint.next
     return skip_headers(varint.next, record_end, record.header_count)
 
 
-cdef inline const uint8_t* read_record(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil:
-    """Parse the v2 record at `pos` and return the byte after it, or NULL if there is no well-formed record.
-
-    The one parser of v2 records: rows, columns and validation inline it. It says only *that* a record is bad;
-    diagnose_record() walks it again to say why, so the hot loops carry no error state.
-    """
+cdef inline const uint8_t* read_record_ahead(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil:
+    """read_record() where FIELDS_BEFORE_KEY_MAX bytes are known to lie ahead: the hot loops' own."""
     cdef Varint varint
-    cdef int32_t length, size
+    cdef int64_t length
     cdef const uint8_t* record_end
-    if unlikely(end - pos < FIELDS_BEFORE_KEY_MAX):
-        return read_record_near_end(pos, end, record)
     # Everything up to the key's bytes is there, so these varints need no check each. They are read against `end`, not
     # record_end: a field that runs over the latter makes each later comparison with it fail.
     varint = read_varint_there(pos, end, VARINT_BYTES_MAX)
-    length = unzigzag32(varint.bits)
+    length = unzigzag(varint.bits)
     pos = varint.next
     if unlikely(pos == NULL or length < RECORD_SIZE_MIN - 1 or length > end - pos):
         return NULL
@@ -147,15 +141,31 @@ cdef inline const uint8_t* read_record(const uint8_t* pos, const uint8_t* end, F
     varint = read_varint_there(pos + 1, end, VARLONG_BYTES_MAX)
     if unlikely(varint.next == NULL):
         return NULL
-    record.timestamp_delta = unzigzag64(varint.bits)
+    record.timestamp_delta = unzigzag(varint.bits)
     varint = read_varint_there(varint.next, end, VARINT_BYTES_MAX)
     if unlikely(varint.next == NULL):
         return NULL
-    record.offset_delta = unzigzag32(varint.bits)
+    record.offset_delta = unzigzag(varint.bits)
     varint = read_varint_there(varint.next, end, VARINT_BYTES_MAX)
     if unlikely(varint.next == NULL):
         return NULL
     return read_body(varint, end, record_end, record)
+
+
+cdef inline const uint8_t* read_record(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil:
+    """Parse the v2 record at `pos` and return the byte after it, or NULL if there is no well-formed record.
+
+    It says only *that* a record is bad; diagnose_record() walks it again to say why, so the hot loops carry no error
+    state.
+    """
+    cdef Fields near
+    cdef const uint8_t* after
+    if likely(end - pos >= FIELDS_BEFORE_KEY_MAX):
+        return read_record_ahead(pos, end, record)
+    # Through a copy: were the address of the caller's Fields to escape, the hot path would keep them in memory.
+    after = read_record_checked(pos, end, &near)
+    record[0] = near
+    return after
 
 
 cdef inline int64_t record_timestamp(const Header* header, int64_t delta) noexcept nogil:

@@ -1,5 +1,7 @@
 from collections.abc import Iterable
 
+from typing import final
+
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
@@ -13,8 +15,13 @@ class BatchScan:
     consumed: int
     is_partial: bool
     error: CorruptBatch | None
-    def __init__(self, headers: npt.NDArray[np.void], consumed: int, is_partial: bool, error: CorruptBatch | None) -> None: ...
+    def __init__(
+        self, headers: npt.NDArray[np.void], consumed: int, is_partial: bool, error: CorruptBatch | None
+    ) -> None: ...
     def __len__(self) -> int: ...
+
+@final
+class Prefixes: ...
 
 def scan_batches(
     buffer: Buffer, *, position: int = 0, verify_crc: bool = True, batch_bytes_max: int | None = None

@@ -9,15 +9,15 @@ max timestamp lie inside.
 """
 
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, writable
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64,
-    unzigzag32, unzigzag64,
+    unzigzag,
 )
-from logcore._checksum cimport crc32_of, crc32c_of
+from logcore._checksum cimport crc32_of, crc32c_of, crc_of_middle, crc_prefix
 from logcore._fault cimport (
     FAULT_BATCH_SIZE, FAULT_BATCH_TOO_LARGE, FAULT_COUNT_NEGATIVE, FAULT_COUNT_TOO_LARGE, FAULT_CRC,
     FAULT_HEADER_COUNT, FAULT_HEADER_KEY, FAULT_HEADER_VALUE, FAULT_KEY_LENGTH, FAULT_MAGIC, FAULT_NONE, FAULT_RECORD_LENGTH,
@@ -25,6 +25,7 @@ from logcore._fault cimport (
     corrupt_batch, fail,
 )
 
+import cython
 import numpy as np
 
 from logcore.errors import UsageError, UsageTypeError
@@ -125,24 +126,24 @@ cdef int verify_checksum(const uint8_t* batch, const Header* header, Fault* faul
     return fail(fault, FAULT_CRC, CRC if header.magic == 2 else LEGACY_CRC, header.crc, computed)
 
 
-cdef const uint8_t* skip_headers(const uint8_t* pos, const uint8_t* end, int32_t count) noexcept nogil:
+cdef const uint8_t* skip_headers(const uint8_t* pos, const uint8_t* end, int64_t count) noexcept nogil:
     """The byte after `count` well-formed headers if that is exactly `end`, else NULL."""
     cdef Varint varint
-    cdef int32_t size
+    cdef int64_t size
     if count < 0 or count > end - pos:
         return NULL
     while count:
         varint = read_varint(pos, end, VARINT_BYTES_MAX)
         if varint.next == NULL:
             return NULL
-        size = unzigzag32(varint.bits)
+        size = unzigzag(varint.bits)
         pos = varint.next
         if size < 0 or size > end - pos:
             return NULL
         varint = read_varint(pos + size, end, VARINT_BYTES_MAX)
         if varint.next == NULL:
             return NULL
-        size = unzigzag32(varint.bits)
+        size = unzigzag(varint.bits)
         pos = varint.next
         if size > 0:
             if size > end - pos:
@@ -152,10 +153,11 @@ cdef const uint8_t* skip_headers(const uint8_t* pos, const uint8_t* end, int32_t
     return end if pos == end else NULL
 
 
-cdef const uint8_t* read_record_near_end(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil:
-    """read_record() for the last records of a batch, where a field may run over the end."""
+cdef const uint8_t* read_record_checked(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil:
+    """read_record() with a check at every field: for the last records of a batch, where one may run over the end."""
+    memset(record, 0, sizeof(Fields))
     cdef Varint varint = read_varint(pos, end, VARINT_BYTES_MAX)
-    cdef int32_t length = unzigzag32(varint.bits)
+    cdef int64_t length = unzigzag(varint.bits)
     cdef const uint8_t* record_end
     pos = varint.next
     if pos == NULL or length < RECORD_SIZE_MIN - 1 or length > end - pos:
@@ -164,11 +166,11 @@ cdef const uint8_t* read_record_near_end(const uint8_t* pos, const uint8_t* end,
     varint = read_varint(pos + 1, end, VARLONG_BYTES_MAX)
     if varint.next == NULL:
         return NULL
-    record.timestamp_delta = unzigzag64(varint.bits)
+    record.timestamp_delta = unzigzag(varint.bits)
     varint = read_varint(varint.next, end, VARINT_BYTES_MAX)
     if varint.next == NULL:
         return NULL
-    record.offset_delta = unzigzag32(varint.bits)
+    record.offset_delta = unzigzag(varint.bits)
     varint = read_varint(varint.next, end, VARINT_BYTES_MAX)
     if varint.next == NULL:
         return NULL
@@ -179,12 +181,12 @@ cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t
     """Why read_record() refused the record at `pos`: the same walk, slowly, with words."""
     cdef const uint8_t* record_end
     cdef Varint varint = read_varint(pos, end, VARINT_BYTES_MAX)
-    cdef int32_t size
-    cdef int32_t count
+    cdef int64_t size
+    cdef int64_t count
     cdef int field
     if varint.next == NULL:
         return fail(fault, FAULT_VARINT, pos - start, 0, VARINT_BYTES_MAX)
-    size = unzigzag32(varint.bits)
+    size = unzigzag(varint.bits)
     if size > end - varint.next:
         return fail(fault, FAULT_RECORD_TRUNCATED, pos - start, size, end - varint.next)
     if size < 1:
@@ -200,7 +202,7 @@ cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t
         varint = read_varint(pos, record_end, VARINT_BYTES_MAX)
         if varint.next == NULL:
             return fail(fault, FAULT_VARINT, pos - start, 0, VARINT_BYTES_MAX)
-        size = unzigzag32(varint.bits)
+        size = unzigzag(varint.bits)
         if size > record_end - varint.next:
             return fail(fault, FAULT_VALUE_LENGTH if field else FAULT_KEY_LENGTH, pos - start, size,
                         record_end - varint.next)
@@ -208,7 +210,7 @@ cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t
     varint = read_varint(pos, record_end, VARINT_BYTES_MAX)
     if varint.next == NULL:
         return fail(fault, FAULT_VARINT, pos - start, 0, VARINT_BYTES_MAX)
-    count = unzigzag32(varint.bits)
+    count = unzigzag(varint.bits)
     if count < 0 or count > record_end - varint.next:
         return fail(fault, FAULT_HEADER_COUNT, pos - start, count, record_end - varint.next)
     pos = varint.next
@@ -217,7 +219,7 @@ cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t
             varint = read_varint(pos, record_end, VARINT_BYTES_MAX)
             if varint.next == NULL:
                 return fail(fault, FAULT_VARINT, pos - start, 0, VARINT_BYTES_MAX)
-            size = unzigzag32(varint.bits)
+            size = unzigzag(varint.bits)
             if size > record_end - varint.next or (size < 0 and not field):
                 return fail(fault, FAULT_HEADER_VALUE if field else FAULT_HEADER_KEY, pos - start, size,
                             record_end - varint.next)
@@ -372,10 +374,41 @@ def scan_batches(buffer, *, position=0, verify_crc=True, batch_bytes_max=None):
     )
 
 
+@cython.final
+cdef class Prefixes:
+    """CRCs of a buffer from its start to every 4096th byte: the CRC of any part of it from two short reads.
+
+    For find_batch(): a hostile buffer may hold a plausible header every few bytes, each claiming all that follows.
+    """
+    cdef Source source
+    cdef bint castagnoli
+    cdef Memory grid
+
+    def __cinit__(self, Source source, bint castagnoli):
+        cdef Py_ssize_t index, count = source.size // 4096 + 1
+        cdef uint32_t* crcs
+        self.source = source
+        self.castagnoli = castagnoli
+        self.grid = Memory.new(4 * count)
+        crcs = <uint32_t*>self.grid.data
+        crcs[0] = 0
+        with nogil:
+            for index in range(1, count):
+                crcs[index] = crc_prefix(castagnoli, crcs[index - 1], source.data + 4096 * (index - 1), 4096)
+
+    cdef uint32_t at(self, Py_ssize_t position) noexcept nogil:
+        return crc_prefix(self.castagnoli, (<uint32_t*>self.grid.data)[position // 4096],
+                          self.source.data + (position & ~<Py_ssize_t>4095), <size_t>(position & 4095))
+
+    cdef uint32_t between(self, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+        return crc_of_middle(self.castagnoli, self.at(begin), self.at(end), <uint64_t>(end - begin))
+
+
 def find_batch(buffer, *, position=0, batch_bytes_max=None):
     """The first position at or after `position` where a whole batch with a right checksum lies, or None.
 
-    What a reader does behind damage. Every byte is tried; a header that no writer writes is passed over unread.
+    What a reader does behind damage. Every byte is tried; a header that no writer writes is passed over unread. The
+    time is linear in the buffer, whatever it holds.
     """
     cdef Source source = Source(buffer)
     cdef int32_t limit = size_limit(batch_bytes_max)
@@ -385,15 +418,28 @@ def find_batch(buffer, *, position=0, batch_bytes_max=None):
     cdef bint found = False
     cdef Header header
     cdef Fault fault
-    with nogil:
-        while end - pos >= LOG_OVERHEAD + LEGACY_SIZE_MIN:
-            if (
-                read_header(start, pos, end, limit, False, &header, &fault) == STEP_BATCH
-                and is_plausible(&header)
-                and read_header(start, pos, end, limit, True, &header, &fault) == STEP_BATCH
-            ):
-                found = True
-                break
+    cdef Prefixes legacy = None, modern = None, prefixes
+    cdef Py_ssize_t covered
+    while not found:
+        with nogil:
+            while end - pos >= LOG_OVERHEAD + LEGACY_SIZE_MIN:
+                if read_header(start, pos, end, limit, False, &header, &fault) == STEP_BATCH and is_plausible(&header):
+                    if header.size_in_bytes > 4096:
+                        break
+                    if not verify_checksum(pos, &header, &fault):
+                        found = True
+                        break
+                pos += 1
+        if found or end - pos < LOG_OVERHEAD + LEGACY_SIZE_MIN:
+            break
+        if header.magic == 2:
+            modern = modern or Prefixes.__new__(Prefixes, source, True)
+            prefixes, covered = modern, ATTRIBUTES
+        else:
+            legacy = legacy or Prefixes.__new__(Prefixes, source, False)
+            prefixes, covered = legacy, MAGIC
+        found = prefixes.between(header.position + covered, header.position + header.size_in_bytes) == header.crc
+        if not found:
             pos += 1
     return pos - start if found else None
 
@@ -411,7 +457,7 @@ def first_batch_size(buffer, *, batch_bytes_max=None):
                            &header, &fault)
         if step == STEP_FAULT:
             raise corrupt_batch(&fault, 0)
-        return load32(source.data + LENGTH) + LOG_OVERHEAD
+        return <int64_t>load32(source.data + LENGTH) + LOG_OVERHEAD
     return None
 
 

@@ -39,11 +39,11 @@ cdef extern from * nogil:
     static inline __attribute__((always_inline))
     lc_varint lc_varint_there(const uint8_t *pos, const uint8_t *end, int bytes_max) {
         uint32_t first = pos[0];
-        if (LC_LIKELY(first < 0x80u)) return lc_varint_made(first, pos + 1);
+        if (first < 0x80u) return lc_varint_made(first, pos + 1);
         uint32_t second = pos[1];
-        if (LC_LIKELY(second < 0x80u)) return lc_varint_made((first & 0x7Fu) | second << 7, pos + 2);
+        if (second < 0x80u) return lc_varint_made((first & 0x7Fu) | second << 7, pos + 2);
         uint32_t third = pos[2];
-        if (LC_LIKELY(third < 0x80u))
+        if (third < 0x80u)
             return lc_varint_made((first & 0x7Fu) | (second & 0x7Fu) << 7 | third << 14, pos + 3);
         return lc_varint_slow(pos, end, bytes_max);
     }
@@ -109,19 +109,12 @@ cdef enum:
     VARLONG_BYTES_MAX = 10
 
 
-cdef inline int32_t unzigzag32(uint64_t bits) noexcept nogil:
-    return <int32_t>((<uint32_t>bits >> 1) ^ (0 - (<uint32_t>bits & 1)))
-
-
-cdef inline int64_t unzigzag64(uint64_t bits) noexcept nogil:
+cdef inline int64_t unzigzag(uint64_t bits) noexcept nogil:
+    """The signed value of a varint's bits, of either width: those of a five-byte varint were cut to 32."""
     return <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
 
 
-cdef inline uint64_t zigzag32(int32_t value) noexcept nogil:
-    return (<uint32_t>value << 1) ^ <uint32_t>(value >> 31)
-
-
-cdef inline uint64_t zigzag64(int64_t value) noexcept nogil:
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
     return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
 
 

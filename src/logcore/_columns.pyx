@@ -21,11 +21,12 @@ from libc.string cimport memcpy, memset
 
 from logcore._arrow cimport Export, array_capsule, schema_capsule, stream_capsule
 from logcore._batch cimport (
-    ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields, Header, Step,
-    check_count, check_range, diagnose_record, read_header, read_record, size_limit, verify_checksum,
+    ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, FIELDS_BEFORE_KEY_MAX, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields, Header, Step,
+    check_count, check_range, diagnose_record, read_header, read_record, read_record_ahead,
+    read_record_checked, size_limit, verify_checksum,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source
-from logcore._bytes cimport COPY_SLACK, VARINT_BYTES_MAX, Varint, copy_short, likely, read_varint, unlikely, unzigzag32
+from logcore._bytes cimport COPY_SLACK, VARINT_BYTES_MAX, Varint, copy_short, likely, read_varint, unlikely, unzigzag
 from logcore._checksum cimport crc32c_extend
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, FAULT_CRC, Fault, corrupt_batch, fail
 from logcore._legacy cimport Message, MessageSet, open_messages
@@ -71,25 +72,33 @@ cdef struct Sink:
     uint32_t view_index
 
 
-# The checksum of a batch, computed in strips just ahead of the records' parser: it waits for memory and the parser
-# for its branches, and the processor does both at once.
+# The checksum of a batch, computed in strips ahead of the records' parser, which then finds its bytes in the nearest
+# cache: a batch is fetched from memory once.
 cdef struct Verifier:
     const uint8_t* pos     # bytes before it are in crc
     const uint8_t* end
     uint32_t crc
 
 cdef enum:
-    STRIP_BYTES = 3 * 512
+    STRIP_BYTES = 12288
 
 
-cdef const uint8_t* verify_more(Verifier* verifier) noexcept nogil:
-    """Take in another strip, and return the byte up to which the checksum has come."""
+cdef void verify_more(Verifier* verifier) noexcept nogil:
+    """Take in another strip."""
     cdef Py_ssize_t size = verifier.end - verifier.pos
     if size > STRIP_BYTES + STRIP_BYTES // 2:
         size = STRIP_BYTES
     verifier.crc = crc32c_extend(verifier.crc, verifier.pos, <size_t>size)
     verifier.pos += size
-    return verifier.pos
+
+
+cdef const uint8_t* look_ahead(Verifier* verifier, const uint8_t* pos, const uint8_t* end) noexcept nogil:
+    """Checksum what the parser comes to next; returns up to where it may read without a look at the end."""
+    while verifier.pos <= pos and verifier.pos < verifier.end:
+        verify_more(verifier)
+    if end - pos < FIELDS_BEFORE_KEY_MAX:
+        return pos
+    return min(verifier.pos, end - FIELDS_BEFORE_KEY_MAX + 1)
 
 
 cdef void put_null(BytesSink* sink, int64_t row, bint is_view) noexcept nogil:
@@ -130,15 +139,17 @@ cdef inline void put_view(
 
 cdef inline const uint8_t* decode_loop(
     const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
-    bint is_view,
+    bint is_view, bint want_all,
 ) noexcept nogil:
-    """decode_records() for one layout: `is_view` is a constant at both calls, so each gets a loop of its own.
+    """decode_records() for one layout and one question, whether all of offset, timestamp, key and value are wanted.
 
-    The bytes of keys and values may alias anything, so what the loop uses is in locals, not read through `sink`.
+    Both are constants at each call, so each case gets a loop of its own. The bytes of keys and values may alias
+    anything, so what the loop uses is in locals, not read through `sink`.
     """
     cdef Fields record
     cdef const uint8_t* after
-    cdef const uint8_t* verified = verifier.pos
+    cdef Fields checked
+    cdef const uint8_t* ahead_until = pos
     cdef const uint8_t* view_base = sink.view_base
     cdef uint32_t view_index = sink.view_index
     cdef int64_t row = sink.rows
@@ -163,16 +174,21 @@ cdef inline const uint8_t* decode_loop(
         base_timestamp = <uint64_t>header.max_timestamp
         delta_mask = 0
     while row < stop:
-        if unlikely(pos >= verified):
-            verified = verify_more(verifier)
-        after = read_record(pos, end, &record)
+        if unlikely(pos >= ahead_until):
+            ahead_until = look_ahead(verifier, pos, end)
+        if likely(pos < ahead_until):
+            after = read_record_ahead(pos, end, &record)
+        else:
+            # Through a copy: were the address of `record` to escape, the loop would keep it in memory.
+            after = read_record_checked(pos, end, &checked)
+            record = checked
         if unlikely(after == NULL):
             break
-        if offsets != NULL:
+        if want_all or offsets != NULL:
             offsets[row] = <int64_t>(base_offset + <uint64_t>record.offset_delta)
-        if timestamps != NULL:
+        if want_all or timestamps != NULL:
             timestamps[row] = <int64_t>(base_timestamp + (<uint64_t>record.timestamp_delta & delta_mask))
-        if want_key:
+        if want_all or want_key:
             if likely(record.key_size >= 0):
                 if is_view:
                     put_view(key_words + 2 * row, record.key, record.key_size, end, view_index, view_base)
@@ -183,7 +199,7 @@ cdef inline const uint8_t* decode_loop(
                 put_null(&sink.key, row, is_view)
             if not is_view:
                 key_ends[row + 1] = <int32_t>(key_out - keys)
-        if want_value:
+        if want_all or want_value:
             if likely(record.value_size >= 0):
                 if is_view:
                     put_view(value_words + 2 * row, record.value, record.value_size, end, view_index, view_base)
@@ -194,7 +210,8 @@ cdef inline const uint8_t* decode_loop(
                 put_null(&sink.value, row, is_view)
             if not is_view:
                 value_ends[row + 1] = <int32_t>(value_out - values)
-        headers += record.header_count
+        if unlikely(record.header_count != 0):
+            headers += record.header_count
         pos = after
         row += 1
     if sink.timestamp_type != NULL:
@@ -216,9 +233,14 @@ cdef const uint8_t* decode_records(
     one, bytes left over. The checksum runs ahead of the records by at most a strip, and is whole only after
     verify_rest().
     """
+    cdef bint want_all = sink.offset != NULL and sink.timestamp != NULL and sink.key.wanted and sink.value.wanted
     if sink.is_view:
-        return decode_loop(pos, end, header, sink, header_total, verifier, True)
-    return decode_loop(pos, end, header, sink, header_total, verifier, False)
+        if want_all:
+            return decode_loop(pos, end, header, sink, header_total, verifier, True, True)
+        return decode_loop(pos, end, header, sink, header_total, verifier, True, False)
+    if want_all:
+        return decode_loop(pos, end, header, sink, header_total, verifier, False, True)
+    return decode_loop(pos, end, header, sink, header_total, verifier, False, False)
 
 
 cdef struct HeaderSink:
@@ -234,20 +256,22 @@ cdef void decode_headers(
     """The second walk over records that decode_records() has found good: their headers into `sink`."""
     cdef Fields record
     cdef Varint varint
-    cdef int32_t size, left
+    cdef int64_t size, left
     cdef int64_t row
     cdef const uint8_t* at
     for row in range(first_row, stop_row):
         pos = read_record(pos, end, &record)
+        if pos == NULL:
+            return
         at = record.headers
         left = record.header_count
         while left:
             varint = read_varint(at, end, VARINT_BYTES_MAX)
-            size = unzigzag32(varint.bits)
+            size = unzigzag(varint.bits)
             sink.name.used += put_utf8(sink.name.data + sink.name.used, varint.next, size)
             sink.name.ends[sink.entries + 1] = <int32_t>sink.name.used
             varint = read_varint(varint.next + size, end, VARINT_BYTES_MAX)
-            size = unzigzag32(varint.bits)
+            size = unzigzag(varint.bits)
             at = varint.next
             put_bytes(&sink.value, sink.entries, at, size, end, rows)
             if size > 0:

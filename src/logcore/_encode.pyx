@@ -21,8 +21,8 @@ from libc.string cimport memcpy, strcmp, strlen, strncmp
 
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, Header, check_range, seal, sequence_after, write_header
-from logcore._buffer cimport Memory, Source
-from logcore._bytes cimport COPY_SLACK, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag64
+from logcore._buffer cimport Memory
+from logcore._bytes cimport COPY_SLACK, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag
 from logcore._compression cimport compress_span
 from logcore._options cimport BatchOptions
 
@@ -97,51 +97,49 @@ cdef inline bint is_valid(const uint8_t* bitmap, int64_t index) noexcept nogil:
     return bitmap == NULL or bitmap[index >> 3] >> (index & 7) & 1
 
 
-cdef inline int64_t bytes_at(const BytesInput* column, int64_t row, const uint8_t** data, ptrdiff_t* room) noexcept nogil:
-    """Where row `row` lies, how long it is (or SIZE_NULL), and how many bytes may be read there."""
-    cdef int64_t size, begin
-    row += column.first
-    if column.validity != NULL and not is_valid(column.validity, row):
-        return SIZE_NULL
-    if likely(column.kind == KIND_BINARY):
-        begin = column.ends32[row]
-        size = column.ends32[row + 1] - begin
-        data[0] = column.data + begin
-        room[0] = column.data_end - data[0]
-        return size if likely(size >= 0 and size <= room[0]) else SIZE_BAD
-    return other_bytes_at(column, row, data, room)
+# Where the bytes of a row lie, and how many may be read there.
+cdef struct Span:
+    const uint8_t* data
+    ptrdiff_t room
 
 
-cdef int64_t other_bytes_at(
-    const BytesInput* column, int64_t at, const uint8_t** data, ptrdiff_t* room,
-) noexcept nogil:
-    """bytes_at() for the rarer layouts; `at` counts the array's offset in already."""
+cdef int64_t bytes_at(const BytesInput* column, int64_t row, Span* span) noexcept nogil:
+    """The size of row `row`, or SIZE_NULL, or SIZE_BAD; `span` says where it lies."""
     cdef int64_t size, begin
+    cdef int64_t at = row + column.first
     cdef uint32_t index
-    if column.kind == KIND_LARGE:
-        begin = column.ends64[at]
-        size = column.ends64[at + 1] - begin
-        data[0] = column.data + begin
-        room[0] = column.data_end - data[0]
-        return size if size >= 0 and size <= room[0] else SIZE_BAD
+    span.data = NULL
+    span.room = 0
+    if column.validity != NULL and not is_valid(column.validity, at):
+        return SIZE_NULL
+    if column.kind == KIND_BINARY or column.kind == KIND_LARGE:
+        if column.kind == KIND_BINARY:
+            begin = column.ends32[at]
+            size = column.ends32[at + 1] - begin
+        else:
+            begin = column.ends64[at]
+            size = column.ends64[at + 1] - begin
+        span.data = column.data + begin
+        span.room = column.data_end - span.data
+        return size if begin >= 0 and 0 <= size <= span.room else SIZE_BAD
     if column.kind == KIND_VIEW:
         size = <int32_t><uint32_t>column.views[2 * at]
         if size < 0:
             return SIZE_BAD
         if size <= VIEW_INLINE_MAX:
-            data[0] = <const uint8_t*>(column.views + 2 * at) + 4
-            room[0] = VIEW_INLINE_MAX
+            span.data = <const uint8_t*>(column.views + 2 * at) + 4
+            span.room = VIEW_INLINE_MAX
             return size
         index = <uint32_t>column.views[2 * at + 1]
         begin = <int32_t>(column.views[2 * at + 1] >> 32)
         if index >= column.buffer_count or begin < 0 or size > column.buffer_sizes[index] - begin:
             return SIZE_BAD
-        data[0] = <const uint8_t*>column.buffers[index] + begin
-        room[0] = column.buffer_sizes[index] - begin
+        span.data = <const uint8_t*>column.buffers[index] + begin
+        span.room = column.buffer_sizes[index] - begin
         return size
     if column.kind == KIND_FIXED:
-        data[0] = column.data + at * column.width
-        room[0] = column.data_end - data[0]
+        span.data = column.data + at * column.width
+        span.room = column.data_end - span.data
         return column.width
     return SIZE_NULL
 
@@ -409,61 +407,94 @@ cdef struct Open:
 
 
 cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcept nogil:
-    """Write rows from next_row[0] on until something stops it."""
-    cdef int64_t row = next_row[0], count = rows.count
-    cdef int64_t timestamp, offset, key_size, value_size, body, total, headers_size
-    cdef int64_t previous = batch.previous, size = batch.size
-    cdef uint64_t timestamp_bits, offset_bits, key_bits, value_bits
+    """Write rows from next_row[0] on until something stops it.
+
+    What it writes may alias anything, so everything the loop needs is in locals. Plain binary columns without nulls,
+    by far the most common, are read right here; every other kind through bytes_at().
+    """
+    cdef int64_t row = next_row[0], stop = rows.count
+    cdef int64_t timestamp, offset, key_size, value_size, body, total, headers_size, begin
+    cdef int64_t previous = batch.previous, size = batch.size, size_cut = batch.size_cut, written = batch.count
+    cdef int64_t base_offset = batch.base_offset
+    cdef int64_t base_timestamp = batch.base_timestamp, max_timestamp = batch.max_timestamp
+    cdef const int64_t* timestamps = rows.timestamps
+    cdef const int64_t* offsets = rows.offsets
+    cdef const int32_t* key_ends = plain_ends(&rows.key)
+    cdef const int32_t* value_ends = plain_ends(&rows.value)
+    cdef const uint8_t* key_data = rows.key.data
+    cdef const uint8_t* value_data = rows.value.data
+    cdef ptrdiff_t key_bytes = rows.key.data_end - key_data, value_bytes = rows.value.data_end - value_data
+    cdef uint64_t timestamp_bits, offset_bits, key_bits, value_bits, body_bits
     cdef const uint8_t* key = NULL
     cdef const uint8_t* value = NULL
+    cdef Span span
     cdef ptrdiff_t key_room = 0, value_room = 0
     cdef uint8_t* out = batch.out
     cdef uint8_t* out_end = batch.out_end
     cdef bint with_headers = rows.headers.given
     cdef Pause pause = PAUSE_END
-    while row < count:
-        timestamp = rows.timestamps[row] if rows.timestamps != NULL else batch.now_ms
-        offset = rows.offsets[row] if rows.offsets != NULL else previous + 1
-        if batch.count == 0:
-            if rows.offsets != NULL and batch.base_offset < 0:
-                batch.base_offset = offset
-            elif batch.base_offset < 0:
-                batch.base_offset = previous + 1
-            batch.base_timestamp = batch.delete_horizon if batch.delete_horizon >= 0 else timestamp
-            batch.max_timestamp = -1
-        if unlikely(offset <= previous or offset < batch.base_offset):
+    while row < stop:
+        timestamp = timestamps[row] if timestamps != NULL else batch.now_ms
+        offset = offsets[row] if offsets != NULL else previous + 1
+        if unlikely(written == 0):
+            if base_offset < 0:
+                base_offset = offset
+            base_timestamp = batch.delete_horizon if batch.delete_horizon >= 0 else timestamp
+            max_timestamp = -1
+        if unlikely(offset <= previous or offset < base_offset):
             pause = PAUSE_OFFSET
             break
         if unlikely(timestamp < -1):
             pause = PAUSE_TIMESTAMP
             break
-        key_size = bytes_at(&rows.key, row, &key, &key_room)
-        value_size = bytes_at(&rows.value, row, &value, &value_room)
+        if likely(key_ends != NULL):
+            begin = key_ends[row]
+            key_size = key_ends[row + 1] - begin
+            key = key_data + begin
+            key_room = key_bytes - begin
+            if unlikely(key_size < 0 or begin < 0 or key_size > key_room):
+                pause = PAUSE_BAD
+                break
+        else:
+            key_size = bytes_at(&rows.key, row, &span)
+            key, key_room = span.data, span.room
+        if likely(value_ends != NULL):
+            begin = value_ends[row]
+            value_size = value_ends[row + 1] - begin
+            value = value_data + begin
+            value_room = value_bytes - begin
+            if unlikely(value_size < 0 or begin < 0 or value_size > value_room):
+                pause = PAUSE_BAD
+                break
+        else:
+            value_size = bytes_at(&rows.value, row, &span)
+            value, value_room = span.data, span.room
         if unlikely(key_size == SIZE_BAD or value_size == SIZE_BAD):
             pause = PAUSE_BAD
             break
         headers_size = 1
-        if with_headers:
+        if unlikely(with_headers):
             headers_size = headers_bytes(&rows.headers, row)
             if headers_size < 0:
                 pause = PAUSE_HEADER_NAME if headers_size == SIZE_NULL else PAUSE_BAD
                 break
-        timestamp_bits = zigzag64(timestamp - batch.base_timestamp)
-        offset_bits = zigzag64(offset - batch.base_offset)
-        key_bits = zigzag64(key_size)
-        value_bits = zigzag64(value_size)
+        timestamp_bits = zigzag(timestamp - base_timestamp)
+        offset_bits = zigzag(offset - base_offset)
+        key_bits = zigzag(key_size)
+        value_bits = zigzag(value_size)
         body = (1 + varint_bytes(timestamp_bits) + varint_bytes(offset_bits) + varint_bytes(key_bits)
                 + varint_bytes(value_bits) + headers_size)
         if likely(key_size > 0):
             body += key_size
         if likely(value_size > 0):
             body += value_size
-        total = varint_bytes(zigzag64(body)) + body
-        if unlikely(size + total > batch.size_cut or offset - batch.base_offset > 0x7FFFFFFF):
-            if batch.count:
+        body_bits = zigzag(body)
+        total = varint_bytes(body_bits) + body
+        if unlikely(size + total > size_cut or offset - base_offset > 0x7FFFFFFF):
+            if written:
                 pause = PAUSE_FULL
                 break
-            if offset - batch.base_offset > 0x7FFFFFFF:
+            if offset - base_offset > 0x7FFFFFFF:
                 pause = PAUSE_OFFSET
                 break
             if total > 0x7FFFFFFF - BATCH_HEADER_SIZE:
@@ -472,7 +503,7 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
         if unlikely(total > out_end - out):
             pause = PAUSE_ROOM
             break
-        out = put_varint(out, zigzag64(body))
+        out = put_varint(out, body_bits)
         out[0] = 0
         out = put_varint(out + 1, timestamp_bits)
         out = put_varint(out, offset_bits)
@@ -484,22 +515,33 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
         if likely(value_size > 0):
             copy_short(out, value, <size_t>value_size, value_room)
             out += value_size
-        if with_headers:
+        if unlikely(with_headers):
             out = put_headers(out, &rows.headers, row)
         else:
             out[0] = 0
             out += 1
-        if timestamp > batch.max_timestamp:
-            batch.max_timestamp = timestamp
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
         size += total
-        batch.count += 1
+        written += 1
         previous = offset
         row += 1
     next_row[0] = row
     batch.out = out
     batch.previous = previous
     batch.size = size
+    batch.count = written
+    batch.base_offset = base_offset
+    batch.base_timestamp = base_timestamp
+    batch.max_timestamp = max_timestamp
     return pause
+
+
+cdef const int32_t* plain_ends(const BytesInput* column) noexcept nogil:
+    """The ends of a binary column without nulls, for its first row on; NULL for any other."""
+    if column.kind != KIND_BINARY or column.validity != NULL:
+        return NULL
+    return column.ends32 + column.first
 
 
 cdef int header_span(const HeadersInput* headers, int64_t row, int64_t* begin, int64_t* end) noexcept nogil:
@@ -518,36 +560,34 @@ cdef int header_span(const HeadersInput* headers, int64_t row, int64_t* begin, i
 cdef int64_t headers_bytes(const HeadersInput* headers, int64_t row) noexcept nogil:
     """The encoded size of a row's headers, count included; SIZE_NULL for a null name, or SIZE_BAD."""
     cdef int64_t begin, end, at, size, total
-    cdef const uint8_t* data = NULL
-    cdef ptrdiff_t room = 0
+    cdef Span span
     if header_span(headers, row, &begin, &end):
         return SIZE_BAD
-    total = varint_bytes(zigzag64(end - begin))
+    total = varint_bytes(zigzag(end - begin))
     for at in range(begin, end):
-        size = bytes_at(&headers.name, at, &data, &room)
+        size = bytes_at(&headers.name, at, &span)
         if size < 0:
             return size
-        total += varint_bytes(zigzag64(size)) + size
-        size = bytes_at(&headers.value, at, &data, &room)
+        total += varint_bytes(zigzag(size)) + size
+        size = bytes_at(&headers.value, at, &span)
         if size == SIZE_BAD:
             return SIZE_BAD
-        total += varint_bytes(zigzag64(size)) + max(size, 0)
+        total += varint_bytes(zigzag(size)) + max(size, 0)
     return total
 
 
 cdef uint8_t* put_headers(uint8_t* out, const HeadersInput* headers, int64_t row) noexcept nogil:
     """Write what headers_bytes() has measured."""
     cdef int64_t begin, end, at, size, field
-    cdef const uint8_t* data = NULL
-    cdef ptrdiff_t room = 0
+    cdef Span span
     header_span(headers, row, &begin, &end)
-    out = put_varint(out, zigzag64(end - begin))
+    out = put_varint(out, zigzag(end - begin))
     for at in range(begin, end):
         for field in range(2):
-            size = bytes_at(&headers.value if field else &headers.name, at, &data, &room)
-            out = put_varint(out, zigzag64(size))
+            size = bytes_at(&headers.value if field else &headers.name, at, &span)
+            out = put_varint(out, zigzag(size))
             if size > 0:
-                memcpy(out, data, <size_t>size)
+                memcpy(out, span.data, <size_t>size)
                 out += size
     return out
 
@@ -559,13 +599,15 @@ cdef class Encoder:
     cdef Open batch
     cdef int32_t sequence
     cdef PyObject* out
+    cdef uint8_t* start            # its bytes
     cdef Py_ssize_t used, room     # of `out`; the open batch of an uncompressed run lies behind `used`
     cdef Memory scratch            # where the records of a compressed batch are collected
 
     def __cinit__(self, BatchOptions options, Py_ssize_t room, int64_t size_cut):
         self.options = options
-        self.out = new_bytes(NULL, max(room, 4096))
         self.room = max(room, 4096)
+        self.out = new_bytes(NULL, self.room)
+        self.start = <uint8_t*>bytes_data(self.out)
         self.sequence = options.base_sequence
         self.batch.size_cut = size_cut
         self.batch.now_ms = options.now_ms
@@ -579,20 +621,20 @@ cdef class Encoder:
     def __dealloc__(self):
         Py_XDECREF(self.out)
 
-    cdef void begin(self) noexcept:
+    cdef void begin(self) noexcept nogil:
         """Open the next batch at the end of what is written."""
         self.batch.size = BATCH_HEADER_SIZE
         self.batch.count = 0
         self.place()
 
-    cdef void place(self) noexcept:
+    cdef void place(self) noexcept nogil:
         """Set the pointers of the open batch after memory has moved."""
         if self.options.codec:
             self.batch.out = self.scratch.data + (self.batch.size - BATCH_HEADER_SIZE)
             self.batch.out_end = self.scratch.data + self.scratch.capacity - COPY_SLACK
         else:
-            self.batch.out = <uint8_t*>bytes_data(self.out) + self.used + self.batch.size
-            self.batch.out_end = <uint8_t*>bytes_data(self.out) + self.room - COPY_SLACK
+            self.batch.out = self.start + self.used + self.batch.size
+            self.batch.out_end = self.start + self.room - COPY_SLACK
 
     cdef int grow(self, int64_t more) except -1:
         """Room for `more` bytes behind the open batch."""
@@ -606,31 +648,14 @@ cdef class Encoder:
 
     cdef int resize(self, Py_ssize_t room) except -1:
         _PyBytes_Resize(&self.out, room)
+        self.start = <uint8_t*>bytes_data(self.out)
         self.room = room
         return 0
 
-    cdef int close(self, bint is_last) except -1:
-        """Compress, write the header, seal."""
+    cdef void seal_batch(self, int64_t last_offset) noexcept nogil:
+        """Write the header of the open batch, whose bytes lie in `out`, checksum it, and open the next."""
         cdef Header header
-        cdef Source packed
-        cdef uint8_t* start
-        cdef int64_t last_offset = self.batch.previous
-        if is_last and self.options.last_offset >= 0:
-            if not last_offset <= self.options.last_offset <= self.batch.base_offset + 0x7FFFFFFF:
-                raise UsageError("last_offset", got=self.options.last_offset,
-                                 wanted=f"{last_offset}, that of the last record, to {self.batch.base_offset + 0x7FFFFFFF}")
-            last_offset = self.options.last_offset
-        if self.options.codec:
-            packed = Source(compress_span(self.options.codec, self.scratch.data,
-                                          self.batch.size - BATCH_HEADER_SIZE, self.options.level, 2))
-            self.batch.size = BATCH_HEADER_SIZE + packed.size
-            if self.used + self.batch.size > self.room:
-                self.resize(max(self.used + self.batch.size, self.room + self.room // 2))
-            memcpy(bytes_data(self.out) + self.used + BATCH_HEADER_SIZE, packed.data, <size_t>packed.size)
-        if self.batch.size > self.options.batch_bytes_max:
-            raise MessageTooLargeError(
-                f"batch of encode_columns, from offset {self.batch.base_offset}: got {self.batch.size} bytes, "
-                f"wanted at most {self.options.batch_bytes_max}")
+        cdef uint8_t* start = self.start + self.used
         self.options.fill(&header)
         header.base_offset = self.batch.base_offset
         header.last_offset = last_offset
@@ -639,16 +664,45 @@ cdef class Encoder:
         header.base_timestamp = self.batch.base_timestamp
         header.max_timestamp = self.options.append_time if self.options.append_time >= 0 else self.batch.max_timestamp
         header.size_in_bytes = <int32_t>self.batch.size
-        start = <uint8_t*>bytes_data(self.out) + self.used
-        with nogil:
-            write_header(start, &header)
-            seal(start, header.size_in_bytes)
+        write_header(start, &header)
+        seal(start, header.size_in_bytes)
         self.used += self.batch.size
         if self.sequence >= 0:
             self.sequence = sequence_after(self.sequence, last_offset - self.batch.base_offset + 1)
         self.batch.base_offset = -1     # the next begins with its first row
         self.begin()
+
+    cdef int close(self, bint is_last) except -1:
+        """Compress the open batch if it is to be, see that it is not too large, and seal it."""
+        cdef bytes packed
+        cdef int64_t last_offset = self.batch.previous
+        if is_last and self.options.last_offset >= 0:
+            if not last_offset <= self.options.last_offset <= self.batch.base_offset + 0x7FFFFFFF:
+                raise UsageError("last_offset", got=self.options.last_offset,
+                                 wanted=f"{last_offset}, that of the last record, to {self.batch.base_offset + 0x7FFFFFFF}")
+            last_offset = self.options.last_offset
+        if self.options.codec:
+            packed = compress_span(self.options.codec, self.scratch.data, self.batch.size - BATCH_HEADER_SIZE,
+                                   self.options.level, 2)
+            self.batch.size = BATCH_HEADER_SIZE + len(packed)
+            if self.used + self.batch.size > self.room:
+                self.resize(max(self.used + self.batch.size, self.room + self.room // 2))
+            memcpy(self.start + self.used + BATCH_HEADER_SIZE, <const char*>packed, <size_t>len(packed))
+        if self.batch.size > self.options.batch_bytes_max:
+            raise MessageTooLargeError(
+                f"batch of encode_columns, from offset {self.batch.base_offset}: got {self.batch.size} bytes, "
+                f"wanted at most {self.options.batch_bytes_max}")
+        with nogil:
+            self.seal_batch(last_offset)
         return 0
+
+    cdef Pause run(self, const Rows* rows, int64_t* row) noexcept nogil:
+        """encode_rows(), closing batches on the way as long as that needs no Python."""
+        cdef Pause pause = encode_rows(rows, row, &self.batch)
+        while pause == PAUSE_FULL and not self.options.codec and self.batch.size <= self.options.batch_bytes_max:
+            self.seal_batch(self.batch.previous)
+            pause = encode_rows(rows, row, &self.batch)
+        return pause
 
     cdef int add(self, Table table, int64_t rows_before) except -1:
         """Write the rows of one chunk, closing batches as they fill."""
@@ -656,7 +710,7 @@ cdef class Encoder:
         cdef Pause pause
         while True:
             with nogil:
-                pause = encode_rows(&table.rows, &row, &self.batch)
+                pause = self.run(&table.rows, &row)
             if pause == PAUSE_END:
                 return 0
             if pause == PAUSE_FULL:
@@ -667,10 +721,9 @@ cdef class Encoder:
                 raise self.refusal(pause, &table.rows, row, rows_before)
 
     cdef int64_t row_bytes_max(self, const Rows* rows, int64_t row) noexcept:
-        cdef const uint8_t* data = NULL
-        cdef ptrdiff_t room = 0
-        return (RECORD_OVERHEAD_MAX + max(bytes_at(&rows.key, row, &data, &room), 0)
-                + max(bytes_at(&rows.value, row, &data, &room), 0)
+        cdef Span span
+        return (RECORD_OVERHEAD_MAX + max(bytes_at(&rows.key, row, &span), 0)
+                + max(bytes_at(&rows.value, row, &span), 0)
                 + (headers_bytes(&rows.headers, row) if rows.headers.given else 0))
 
     cdef object refusal(self, Pause pause, const Rows* rows, int64_t row, int64_t rows_before):

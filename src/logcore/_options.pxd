@@ -21,4 +21,4 @@ cdef class BatchOptions:
 
     cdef check_legacy(self)
     cdef check_producer(self, bint is_transactional, bint is_control)
-    cdef void fill(self, Header* header) noexcept
+    cdef void fill(self, Header* header) noexcept nogil

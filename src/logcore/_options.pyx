@@ -89,7 +89,7 @@ cdef class BatchOptions:
             raise UsageError("base_sequence", where=f"producer {self.producer_id}", got=self.base_sequence,
                              wanted="0 or more, except in a control batch")
 
-    cdef void fill(self, Header* header) noexcept:
+    cdef void fill(self, Header* header) noexcept nogil:
         """The header fields that do not depend on the records."""
         header.magic = 2
         header.attributes = self.attributes

@@ -21,9 +21,9 @@
 #define LC_POLY_CRC32C 0x82F63B78u /* Castagnoli, bit-reversed */
 #define LC_POLY_CRC32 0xEDB88320u  /* ISO-HDLC (zlib's), bit-reversed */
 
-/* Each stream of a three-way round; two sizes, so that short batches profit too. */
-#define LC_STRIDE_LONG 1024u
-#define LC_STRIDE_SHORT 128u
+/* How many 8-byte words each stream of a three-way round takes; below the lesser, one stream does. */
+#define LC_STRIDE_WORDS_MIN 8u
+#define LC_STRIDE_WORDS_MAX 512u
 
 typedef uint32_t lc_crc_table[8][256];
 
@@ -67,44 +67,42 @@ static uint32_t lc_crc32c_table(uint32_t crc, const uint8_t *p, size_t n) {
 #define LC_HAVE_X86_CRC 1
 #include <immintrin.h>
 
-/* Multipliers that advance a CRC over one and two strides of zeros, per stride length. */
-static uint64_t lc_skip_long[2], lc_skip_short[2];
+/* lc_skip[k] advances a CRC over 8k bytes of zeros. Reflected carry-less multiplication yields the product times x, and
+ * the crc32 that folds its 64 bits down to 32 shifts by another 32; so it is x^(64k - 33) modulo the polynomial. */
+static uint64_t lc_skip[2 * LC_STRIDE_WORDS_MAX + 1];
 
-/* x^bits modulo the polynomial, bit-reversed: the CRC of a single one bit followed by `bits` zeros. */
-static uint32_t lc_power_of_x(size_t bits) {
-    uint32_t v = 0x80000000u;
-    while (bits--) v = (v >> 1) ^ ((v & 1u) ? LC_POLY_CRC32C : 0u);
-    return v;
+static void lc_fill_skip(void) {
+    uint32_t power = 0x80000000u; /* x^0, bit-reversed */
+    for (int bit = 0; bit < 64 - 33; bit++) power = (power >> 1) ^ ((power & 1u) ? LC_POLY_CRC32C : 0u);
+    for (size_t k = 1; k <= 2 * LC_STRIDE_WORDS_MAX; k++) {
+        lc_skip[k] = power;
+        for (int bit = 0; bit < 64; bit++) power = (power >> 1) ^ ((power & 1u) ? LC_POLY_CRC32C : 0u);
+    }
 }
-
-/* Reflected carry-less multiplication yields the product times x, and the crc32 that folds its 64 bits down to 32 shifts
- * by another 32; the multiplier is therefore 33 bits short of the distance. */
-static uint64_t lc_skip_constant(size_t bytes) { return lc_power_of_x(8 * bytes - 33); }
 
 __attribute__((target("sse4.2,pclmul"))) static inline uint64_t lc_advance(uint64_t crc, uint64_t multiplier) {
     __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)crc), _mm_cvtsi64_si128((long long)multiplier), 0);
     return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
 }
 
-#define LC_THREE_WAY(STRIDE, SKIP)                                              \
-    while (n >= 3 * STRIDE) {                                                   \
-        uint64_t b = 0, c = 0;                                                  \
-        const uint8_t *stop = p + STRIDE;                                       \
-        do {                                                                    \
-            a = _mm_crc32_u64(a, lc_load64(p));                                 \
-            b = _mm_crc32_u64(b, lc_load64(p + STRIDE));                        \
-            c = _mm_crc32_u64(c, lc_load64(p + 2 * STRIDE));                    \
-            p += 8;                                                             \
-        } while (p < stop);                                                     \
-        a = lc_advance(a, SKIP[1]) ^ lc_advance(b, SKIP[0]) ^ c;                \
-        p += 2 * STRIDE;                                                        \
-        n -= 3 * STRIDE;                                                        \
-    }
-
 __attribute__((target("sse4.2,pclmul"))) static uint32_t lc_crc32c_x86(uint32_t crc, const uint8_t *p, size_t n) {
     uint64_t a = crc;
-    LC_THREE_WAY(LC_STRIDE_LONG, lc_skip_long)
-    LC_THREE_WAY(LC_STRIDE_SHORT, lc_skip_short)
+    /* A third of what is left to each stream, whatever that is: a table holds the multiplier for every length, so that
+     * short pieces run at full speed too. */
+    while (n >= 3 * 8 * LC_STRIDE_WORDS_MIN) {
+        size_t words = n / 24 < LC_STRIDE_WORDS_MAX ? n / 24 : LC_STRIDE_WORDS_MAX, stride = 8 * words;
+        uint64_t b = 0, c = 0;
+        const uint8_t *stop = p + stride;
+        do {
+            a = _mm_crc32_u64(a, lc_load64(p));
+            b = _mm_crc32_u64(b, lc_load64(p + stride));
+            c = _mm_crc32_u64(c, lc_load64(p + 2 * stride));
+            p += 8;
+        } while (p < stop);
+        a = lc_advance(a, lc_skip[2 * words]) ^ lc_advance(b, lc_skip[words]) ^ c;
+        p += 2 * stride;
+        n -= 3 * stride;
+    }
     while (n >= 8) {
         a = _mm_crc32_u64(a, lc_load64(p));
         p += 8;
@@ -114,7 +112,6 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t lc_crc32c_x86(uint32_t 
     while (n--) crc = _mm_crc32_u8(crc, *p++);
     return crc;
 }
-#undef LC_THREE_WAY
 #endif
 
 static void lc_checksum_init(void) {
@@ -124,13 +121,30 @@ static void lc_checksum_init(void) {
 #ifdef LC_HAVE_X86_CRC
     __builtin_cpu_init();
     if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
-        lc_skip_long[0] = lc_skip_constant(LC_STRIDE_LONG);
-        lc_skip_long[1] = lc_skip_constant(2 * LC_STRIDE_LONG);
-        lc_skip_short[0] = lc_skip_constant(LC_STRIDE_SHORT);
-        lc_skip_short[1] = lc_skip_constant(2 * LC_STRIDE_SHORT);
+        lc_fill_skip();
         lc_crc32c_raw = lc_crc32c_x86;
     }
 #endif
+}
+
+/* The product of two polynomials modulo `poly`, all bit-reversed: x^0 is the highest bit. */
+static uint32_t lc_times(uint32_t poly, uint32_t a, uint32_t b) {
+    uint32_t product = 0;
+    for (; a; a <<= 1) {
+        if (a & 0x80000000u) product ^= b;
+        b = (b >> 1) ^ ((b & 1u) ? poly : 0u);
+    }
+    return product;
+}
+
+/* What a raw CRC (no inversions) becomes over `n` zero bytes: times x^(8n), by squaring. */
+static uint32_t lc_shift(uint32_t poly, uint32_t crc, uint64_t n) {
+    uint32_t power = 0x00800000u; /* x^8 */
+    for (; n; n >>= 1) {
+        if (n & 1u) crc = lc_times(poly, power, crc);
+        power = lc_times(poly, power, power);
+    }
+    return crc;
 }
 
 static uint32_t lc_crc32c(uint32_t crc, const uint8_t *p, size_t n) { return ~lc_crc32c_raw(~crc, p, n); }

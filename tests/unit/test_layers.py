@@ -147,6 +147,8 @@ def layer_of(module: str) -> str | None:
     parts = module.split(".")
     if parts[0] not in {"logcore", "pyspark_logcore"}:
         return None
+    if module == "logcore.__main__":  # the command, where `python -m` looks for it
+        return "logcore.cli"
     if parts[0] == "pyspark_logcore" or len(parts) == 1:
         return parts[0]
     name = CORE if parts[1].startswith("_") else ".".join(parts[:2])

@@ -1,0 +1,226 @@
+"""The command around the subcommands: exit codes, one-line errors, benchmarks by entry point, broken pipes."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, distribution
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import logcore
+from logcore import UsageError, encode_batch
+from logcore.cli import bench, main
+from logcore.cli.command import one_line
+
+
+def run(*arguments, **options):
+    """`logcore` in a process of its own."""
+    command = [sys.executable, "-m", "logcore", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, timeout=60, **options)
+
+
+@pytest.fixture
+def segment(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"".join(encode_batch([(b"k", b"v" * 100)] * 100, base_offset=i * 100) for i in range(100)))
+    return path
+
+
+def test_the_version_is_the_librarys(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"logcore {logcore.__version__}\n"
+
+
+def test_the_installed_command_is_main():
+    [script] = distribution("logcore").entry_points.select(group="console_scripts")
+    assert script.name == "logcore"
+    assert script.load() is main
+
+
+def test_python_m_logcore_is_the_command(segment):
+    done = run("dump", "--limit", 1, "--batches-only", segment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"file ")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["dump", "--help"], ["bench", "--help"]])
+def test_help_is_printed_and_is_a_success(arguments, capsys):
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.startswith("usage: logcore")
+
+
+def test_the_help_of_dump_tells_the_exit_codes_the_json_scheme_and_examples(capsys):
+    main(["dump", "--help"])
+    text = capsys.readouterr().out
+    for part in ("exit codes:", "examples:", '{"base64": "…"}', r"\xNN is a byte", "--salvage"):
+        assert part in text
+
+
+def test_an_unknown_command_is_one_typed_line(capsys):
+    assert main(["frobnicate"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("logcore: UsageError: argument COMMAND: invalid choice: 'frobnicate'")
+    assert printed.err.count("\n") == 1
+
+
+def test_a_file_name_cannot_break_the_line(capsys):
+    assert main(["dump", "no\nsuch\x1b[31m\udcff"]) == 2
+    assert capsys.readouterr().err == (
+        "logcore: StorageError: open, no\\nsuch\\x1b[31m\\udcff: got errno 2 (No such file or directory)\n"
+    )
+    assert one_line("a\tb é") == "a\\tb é"
+
+
+def test_a_reader_that_goes_away_is_no_error(segment):
+    for arguments in (["dump"], ["dump", "--json"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-m", "logcore", *arguments, str(segment)]
+        try:
+            done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+        finally:
+            os.close(writing)
+        assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_one_typed_line(segment):
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "logcore", "dump", str(segment)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == (b"logcore: StorageError: write, standard output: got errno 28 (No space left on device)\n")
+
+
+def test_text_that_the_terminal_cannot_show_is_escaped_not_fatal(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(encode_batch([(b"k", "é".encode())]))
+    done = run("dump", path, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb'value="\xe9"' in done.stdout
+
+
+def test_standard_input_is_read_as_it_comes(segment):
+    done = run("dump", "--json", "--limit", 1, "-", input=segment.read_bytes())
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["file", "batch", "record"]
+
+
+def test_an_interrupt_is_quiet(segment, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("logcore.cli.dump.open_source", interrupt)
+    assert main(["dump", str(segment)]) == 130
+    assert capsys.readouterr().err == ""
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_the_file_holds_the_dump_is_json_and_an_exit_code(data, tmp_path, capsys):
+    whole = [
+        encode_batch([(b"k", b"v%d" % i, 5, [("h", b"x")])], base_offset=i, compression=codec)
+        for i, codec in enumerate(["none", "gzip", "snappy", "lz4", "zstd"])
+    ]
+    whole.append(encode_batch([(b"k", b"old")], magic=1, base_offset=5, compression="gzip"))
+    batches = [bytearray(batch) for batch in whole]
+    for _ in range(data.draw(st.integers(0, 4))):
+        batch = data.draw(st.sampled_from(batches))
+        batch[data.draw(st.integers(0, len(batch) - 1))] ^= data.draw(st.integers(1, 255))
+        if data.draw(st.booleans()) and batch[16] == 2:  # with its checksum right, so that the records are reached
+            batch[17:21] = logcore.crc32c(batch[21:]).to_bytes(4, "big")
+    path = tmp_path / "some.log"
+    path.write_bytes(b"".join(batches))
+
+    status = main(["dump", "--json", "--salvage", str(path)])
+    printed = capsys.readouterr()
+    kinds = [json.loads(line)["type"] for line in printed.out.splitlines()]
+    assert status == (1 if "damage" in kinds else 0)
+    assert printed.err.count("\n") == kinds.count("damage")
+    if batches == whole:
+        assert kinds == ["file", *["batch", "record"] * len(batches)]
+
+    assert main(["dump", "--full", "--salvage", str(path)]) == status
+    assert all(line.isprintable() for line in capsys.readouterr().out.split("\n"))
+
+
+# ---------------------------------------------------------------------------------------------------- benchmarks
+
+
+def entry(name, value):
+    return EntryPoint(name, value, bench.GROUP)
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """Puts benchmarks in the place of the installed ones."""
+
+    def install(*entries):
+        monkeypatch.setattr(bench, "entry_points", lambda group: [e for e in entries if e.group == group])
+
+    return install
+
+
+def plant(monkeypatch, **attributes):
+    monkeypatch.setitem(sys.modules, "planted_benchmark", SimpleNamespace(**attributes))
+
+
+def test_a_benchmark_is_found_by_its_entry_point_and_returns_the_exit_code(benchmarks, monkeypatch, capsys):
+    plant(
+        monkeypatch,
+        add_arguments=lambda parser: parser.add_argument("--size", type=int),
+        run=lambda args: print("ran", args.size) or 7,
+    )
+    benchmarks(entry("planted", "planted_benchmark"))
+    assert main(["bench", "planted", "--size", "3"]) == 7
+    assert capsys.readouterr().out == "ran 3\n"
+
+
+def test_an_entry_point_may_name_an_object_of_a_module(benchmarks, monkeypatch):
+    plant(monkeypatch, main=SimpleNamespace(add_arguments=lambda parser: None, run=lambda args: 0))
+    benchmarks(entry("planted", "planted_benchmark:main"))
+    assert main(["bench", "planted"]) == 0
+
+
+def test_benchmarks_are_listed_without_being_imported(benchmarks, capsys):
+    benchmarks(entry("second", "no_such_module_b"), entry("first", "no_such_module_a"))
+    assert main(["bench", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.index("no_such_module_a") < text.index("no_such_module_b")
+
+
+def test_dump_does_not_look_for_benchmarks(segment, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "entry_points", lambda group: pytest.fail("looked"))
+    assert main(["dump", "--limit", "1", str(segment)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ("no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("json:no_such_name", "AttributeError: module 'json' has no attribute 'no_such_name'"),
+        ("json", "no add_arguments and no run"),
+    ],
+)
+def test_an_entry_point_that_is_no_benchmark_is_one_typed_line(value, got, benchmarks, capsys):
+    with pytest.raises(UsageError) as caught:
+        bench.load_benchmark(entry("broken", value))
+    assert caught.value.got == got
+    benchmarks(entry("broken", value))
+    assert main(["bench", "broken"]) == 2
+    assert capsys.readouterr().err == f"logcore: UsageError: {caught.value}\n"
+
+
+def test_a_benchmarks_usage_error_is_one_line_too(benchmarks, monkeypatch, capsys):
+    def refuse(args):
+        raise UsageError("codec", got="brotli", wanted="gzip")
+
+    plant(monkeypatch, add_arguments=lambda parser: None, run=refuse)
+    benchmarks(entry("planted", "planted_benchmark"))
+    assert main(["bench", "planted"]) == 2
+    assert capsys.readouterr().err == "logcore: UsageError: codec: got brotli, wanted gzip\n"
