@@ -163,11 +163,11 @@ endef
 	@.venv-lowest/bin/python -m pip --quiet install --constraint tests/lowest-requirements.txt '.[test]'
 	@touch $@
 
-build/kafka-jars/.fetched: tests/peers/pom.xml
+build/kafka-jars/.fetched: tests/interop/pom.xml
 	@for tool in mvn javac; do command -v $$tool >/dev/null || \
 	    { echo "logcore: no $$tool on PATH (Debian: apt install maven default-jdk-headless)" >&2; exit 1; }; done
 	@echo "fetching Kafka's jars"
 	@rm -rf build/kafka-jars
-	@mvn --batch-mode --quiet --file tests/peers/pom.xml dependency:copy-dependencies \
+	@mvn --batch-mode --quiet --file tests/interop/pom.xml dependency:copy-dependencies \
 	    -DoutputDirectory=$(CURDIR)/build/kafka-jars
 	@touch $@

@@ -1,4 +1,4 @@
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, likely, read_varint, read_varint_there, unlikely, unzigzag,
@@ -27,6 +27,8 @@ cdef enum:
     LEGACY_SIZE_MIN = 14               # the smallest message of any magic, without the log overhead
     RECORD_SIZE_MIN = 7                # a v2 record of nulls: seven one-byte fields
     FIELDS_BEFORE_KEY_MAX = 32         # length, attributes, both deltas and key length: 5 + 1 + 10 + 5 + 5, rounded up
+
+    CONTROL_KEY_SIZE = 4               # int16 version, int16 type
 
     CODEC_MASK = 0x07
     LOG_APPEND_TIME = 0x08
@@ -82,8 +84,7 @@ cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t
 cdef int check_count(const Header* header, int64_t payload_bytes, Fault* fault) noexcept nogil
 cdef void write_header(uint8_t* batch, const Header* header) noexcept nogil
 cdef void seal(uint8_t* batch, int32_t size) noexcept nogil
-cdef int32_t sequence_after(int32_t sequence, int64_t increment) noexcept nogil
-cdef int check_range(str what, object value, object low, object high) except -1
+cdef int32_t sequence_after(int32_t sequence, int32_t increment) noexcept nogil
 cdef int32_t size_limit(object batch_bytes_max) except -1
 cdef Py_ssize_t position_in(object position, Py_ssize_t size) except -1
 cdef str timestamp_type_name(const Header* header)
@@ -92,14 +93,17 @@ cdef str timestamp_type_name(const Header* header)
 cdef inline const uint8_t* read_body(
     Varint varint, const uint8_t* end, const uint8_t* record_end, Fields* record,
 ) noexcept nogil:
-    """The part of a record from its key on; `varint` is the key's length."""
+    """The part of a record from its key on; `varint` is the key's length.
+
+    A key or value that is longer than the record is not looked for: it takes `pos` past record_end, where the next
+    varint is read against `end` and nothing after it can end at record_end any more. So the one comparison at the end
+    answers for all of them.
+    """
     cdef int64_t size = unzigzag(varint.bits)
     cdef const uint8_t* pos = varint.next
     record.key = pos
     record.key_size = size
     if likely(size >= 0):
-        if unlikely(size > record_end - pos):
-            return NULL
         pos += size
     varint = read_varint(pos, end, VARINT_BYTES_MAX)
     if unlikely(varint.next == NULL):
@@ -109,10 +113,8 @@ cdef inline const uint8_t* read_body(
     record.value = pos
     record.value_size = size
     if likely(size >= 0):
-        if unlikely(size > record_end - pos):
-            return NULL
         pos += size
-    if likely(record_end - pos == 1 and pos[0] == 0):  # no headers, by far the most common
+    if likely(pos + 1 == record_end and pos[0] == 0):  # no headers, by far the most common
         record.header_count = 0
         record.headers = record_end
         return record_end
@@ -134,7 +136,7 @@ cdef inline const uint8_t* read_record_ahead(const uint8_t* pos, const uint8_t* 
     varint = read_varint_there(pos, end, VARINT_BYTES_MAX)
     length = unzigzag(varint.bits)
     pos = varint.next
-    if unlikely(pos == NULL or length < RECORD_SIZE_MIN - 1 or length > end - pos):
+    if unlikely(pos == NULL or <uint64_t>length > <uint64_t>(end - pos)):  # a negative one is a huge one
         return NULL
     record_end = pos + length
     # Attributes: one byte, unused by every version so far, so not checked (as Kafka does not).

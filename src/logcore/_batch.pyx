@@ -12,6 +12,7 @@ from cpython.buffer cimport Py_buffer, PyBuffer_Release
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from logcore._arguments cimport check_optional, check_range
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, writable
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64,
@@ -160,7 +161,7 @@ cdef const uint8_t* read_record_checked(const uint8_t* pos, const uint8_t* end, 
     cdef int64_t length = unzigzag(varint.bits)
     cdef const uint8_t* record_end
     pos = varint.next
-    if pos == NULL or length < RECORD_SIZE_MIN - 1 or length > end - pos:
+    if pos == NULL or length < 1 or length > end - pos:
         return NULL
     record_end = pos + length
     varint = read_varint(pos + 1, end, VARLONG_BYTES_MAX)
@@ -258,9 +259,15 @@ cdef void seal(uint8_t* batch, int32_t size) noexcept nogil:
     store32(batch + CRC, <int32_t>crc32c_of(batch + ATTRIBUTES, <size_t>(size - ATTRIBUTES)))
 
 
-cdef int32_t sequence_after(int32_t sequence, int64_t increment) noexcept nogil:
-    """Sequences run from 0 to 2^31 - 1 and then begin again at 0; a negative `increment` goes back."""
-    return <int32_t>((sequence + increment) & 0x7FFFFFFF)
+cdef int32_t sequence_after(int32_t sequence, int32_t increment) noexcept nogil:
+    """Sequences run from 0 to 2^31 - 1 and then begin again at 0.
+
+    In Java's wrapping arithmetic, so that nonsense in a header (a negative sequence or span) is the same nonsense here.
+    """
+    cdef uint32_t room = <uint32_t>0x7FFFFFFF - <uint32_t>increment
+    if sequence > <int32_t>room:
+        return <int32_t>(<uint32_t>increment - (<uint32_t>0x7FFFFFFF - <uint32_t>sequence) - 1)
+    return <int32_t>(<uint32_t>sequence + <uint32_t>increment)
 
 
 cdef bint is_plausible(const Header* header) noexcept nogil:
@@ -277,18 +284,8 @@ cdef bint is_plausible(const Header* header) noexcept nogil:
 
 # --------------------------------------------------------------------------------------- what the edges share
 
-cdef int check_range(str what, value, low, high) except -1:
-    if value is None:
-        return 0
-    if not isinstance(value, int):
-        raise UsageTypeError(what, got=type(value).__name__, wanted="an int")
-    if not low <= value <= high:
-        raise UsageError(what, got=value, wanted=f"{low} to {high}")
-    return 0
-
-
 cdef int32_t size_limit(object batch_bytes_max) except -1:
-    check_range("batch_bytes_max", batch_bytes_max, 1, 0x7FFFFFFF)
+    check_optional("batch_bytes_max", batch_bytes_max, 1, 0x7FFFFFFF)
     return 0x7FFFFFFF if batch_bytes_max is None else batch_bytes_max
 
 
@@ -450,11 +447,11 @@ def first_batch_size(buffer, *, batch_bytes_max=None):
     For a reader that has the beginning of a batch and wants to know how much more to read.
     """
     cdef Source source = Source(buffer)
+    cdef int32_t limit = size_limit(batch_bytes_max)
     cdef Header header
     cdef Fault fault
     if source.size >= SIZE_UP_TO_MAGIC:
-        step = read_header(source.data, source.data, source.data + source.size, size_limit(batch_bytes_max), False,
-                           &header, &fault)
+        step = read_header(source.data, source.data, source.data + source.size, limit, False, &header, &fault)
         if step == STEP_FAULT:
             raise corrupt_batch(&fault, 0)
         return <int64_t>load32(source.data + LENGTH) + LOG_OVERHEAD
@@ -479,6 +476,8 @@ def concat_batches(buffers) -> bytes:
 
     A partial batch in the middle would swallow what follows it, so it is refused here.
     """
+    if isinstance(buffers, (str, bytes, bytearray)) or not hasattr(buffers, "__iter__"):
+        raise UsageTypeError("buffers to concatenate", got=type(buffers).__name__, wanted="an iterable of buffers")
     for index, buffer in enumerate(buffers := list(buffers)):
         scan = scan_batches(buffer, verify_crc=False)
         if scan.error is not None:
@@ -489,7 +488,7 @@ def concat_batches(buffers) -> bytes:
     return b"".join(buffers)
 
 
-def assign_offsets(buffer, base_offset: int, *, leader_epoch: int = -1) -> int:
+def assign_offsets(buffer, base_offset, *, leader_epoch=-1) -> int:
     """Number the v2 batches of a writable `buffer` from `base_offset` on, in place, and stamp `leader_epoch`.
 
     Each batch keeps its own span (last offset - base offset). Both fields lie outside the checksum, which stays
@@ -563,10 +562,10 @@ cdef bint _patch(
         raise UsageError("offsets to patch", got="base_offset and last_offset", wanted="one of them")
     if timestamp_type is not None and timestamp_type != "create_time" and timestamp_type != "log_append_time":
         raise UsageError("timestamp_type", got=repr(timestamp_type), wanted='"create_time" or "log_append_time"')
-    check_range("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
-    check_range("last_offset", last_offset, 0, 0x7FFFFFFFFFFFFFFF)
-    check_range("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
-    check_range("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
+    check_optional("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    check_optional("last_offset", last_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    check_optional("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
+    check_optional("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
     if timestamp_type == "log_append_time" and max_timestamp is None:
         raise UsageError("max_timestamp", got="None", wanted="the append time, with log_append_time")
     stamped = timestamp_type is not None or max_timestamp is not None
@@ -610,7 +609,7 @@ cdef bint _patch(
     return True
 
 
-def increment_sequence(sequence: int, increment: int) -> int:
+def increment_sequence(sequence, increment) -> int:
     """A producer's sequence number `increment` records further on; after 2147483647 comes 0.
 
     >>> increment_sequence(2147483647, 1)
@@ -621,7 +620,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return sequence_after(sequence, increment)
 
 
-def decrement_sequence(sequence: int, decrement: int) -> int:
+def decrement_sequence(sequence, decrement) -> int:
     """A producer's sequence number `decrement` records back; before 0 comes 2147483647.
 
     >>> decrement_sequence(0, 1)
@@ -629,4 +628,4 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
     """
     check_range("sequence", sequence, 0, 0x7FFFFFFF)
     check_range("decrement", decrement, 0, 0x7FFFFFFF)
-    return sequence_after(sequence, -<int64_t>decrement)
+    return <int32_t>((<int64_t>sequence - <int64_t>decrement) & 0x7FFFFFFF)

@@ -8,9 +8,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from logcore._arguments cimport check_range
 from logcore._buffer cimport GIL_RELEASE_BYTES, Source
-
-from logcore.errors import UsageError
 
 cdef extern from "checksum.h" nogil:
     void lc_checksum_init()
@@ -89,8 +88,7 @@ def crc32(data, crc=0) -> int:
 
 
 cdef _checksum(Source source, crc, bint castagnoli):
-    if not 0 <= crc <= 0xFFFFFFFF:
-        raise UsageError("crc to continue from", got=crc, wanted="0 to 0xffffffff")
+    check_range("crc to continue from", crc, 0, 0xFFFFFFFF)
     cdef uint32_t seed = crc
     if source.size < GIL_RELEASE_BYTES:
         return lc_crc32c(seed, source.data, <size_t>source.size) if castagnoli \
@@ -113,14 +111,13 @@ def murmur2(key) -> int:
     return murmur2_of(source.data, <size_t>source.size)
 
 
-def partition_for_key(key, partition_count: int) -> int:
+def partition_for_key(key, partition_count) -> int:
     """The partition that Kafka's default partitioner gives `key` among `partition_count`.
 
     >>> partition_for_key(b"order-17", 6)
     3
     """
-    if not isinstance(partition_count, int) or not 0 < partition_count <= 0x7FFFFFFF:
-        raise UsageError("partition_count", got=partition_count, wanted="an int from 1 to 2147483647")
+    check_range("partition_count", partition_count, 1, 0x7FFFFFFF)
     cdef Source source = Source(key, "key")
     # The sign bit is masked, not negated: Java's abs() of the least int is negative.
     return (murmur2_of(source.data, <size_t>source.size) & 0x7FFFFFFF) % <int32_t>partition_count

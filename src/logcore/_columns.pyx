@@ -19,10 +19,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
+from logcore._arguments cimport check_optional, check_range
 from logcore._arrow cimport Export, array_capsule, schema_capsule, stream_capsule
 from logcore._batch cimport (
     ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, FIELDS_BEFORE_KEY_MAX, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields, Header, Step,
-    check_count, check_range, diagnose_record, read_header, read_record, read_record_ahead,
+    check_count, diagnose_record, read_header, read_record, read_record_ahead,
     read_record_checked, size_limit, verify_checksum,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source
@@ -653,9 +654,12 @@ cdef class BytesBuilder:
     cdef int reserve(self, BytesSink* sink, Py_ssize_t rows, int64_t data_bytes, bint is_view) except -1:
         """Room for `rows` values in all and for `data_bytes` bytes in all."""
         if self.bitmap is None:
-            self.memory, self.ends = Memory.new(0), Memory.new(4)
-            self.words, self.bitmap = Memory.new(0), Memory.new(0)
-            memset(self.ends.data, 0, 4)
+            self.bitmap = Memory.new(0)
+            if is_view:
+                self.words = Memory.new(0)
+            else:
+                self.memory, self.ends = Memory.new(0), Memory.new(4)
+                memset(self.ends.data, 0, 4)
         if rows > self.room:
             rows = max(rows, self.room + self.room // 2)
             if is_view:
@@ -668,10 +672,12 @@ cdef class BytesBuilder:
         if not is_view and data_bytes + COPY_SLACK > self.memory.capacity:
             self.memory.reserve(max(data_bytes + COPY_SLACK, self.memory.capacity + self.memory.capacity // 2))
         sink.wanted = True
-        sink.data = self.memory.data
-        sink.ends = <int32_t*>self.ends.data
-        sink.words = <uint64_t*>self.words.data
         sink.validity = self.bitmap.data
+        if is_view:
+            sink.words = <uint64_t*>self.words.data
+        else:
+            sink.data = self.memory.data
+            sink.ends = <int32_t*>self.ends.data
         return 0
 
     cdef object column(self, BytesSink* sink, Py_ssize_t rows, bint is_view, bint is_text, list sources):
@@ -699,6 +705,19 @@ cdef class BytesBuilder:
         binary.length, binary.null_count, binary.is_text = rows, sink.nulls, is_text
         binary.memory, binary.ends, binary.bitmap = self.memory, self.ends, bitmap
         return binary
+
+
+cdef object empty_column(bint is_view, bint is_text):
+    cdef BytesBuilder builder = BytesBuilder.__new__(BytesBuilder)
+    cdef BytesSink sink
+    memset(&sink, 0, sizeof(BytesSink))
+    builder.reserve(&sink, 0, 0, is_view)
+    return builder.column(&sink, 0, is_view, is_text, [])
+
+# What the headers of records without headers have for names and values; they are immutable, so one of each will do.
+cdef BinaryColumn NO_NAMES = empty_column(False, True)
+cdef BinaryColumn NO_VALUES = empty_column(False, False)
+cdef ViewColumn NO_VIEWS = empty_column(True, False)
 
 
 @cython.final
@@ -824,19 +843,18 @@ cdef class Builder:
             made.columns["value"] = self.value.column(&self.sink.value, rows, self.sink.is_view, False, self.sources)
             made.bytes_held += self.sink.value.used + (16 if self.sink.is_view else 4) * rows
         if self.want_headers:
+            headers = HeadersColumn.__new__(HeadersColumn)
             if self.list_ends is None:
                 self.list_ends = Memory.new(4 * (rows + 1))
                 memset(self.list_ends.data, 0, 4 * <size_t>(rows + 1))
-                self.header_name = BytesBuilder.__new__(BytesBuilder)
-                self.header_value = BytesBuilder.__new__(BytesBuilder)
-                self.header_name.reserve(&self.entries.name, 0, 0, False)
-                self.header_value.reserve(&self.entries.value, 0, 0, self.sink.is_view)
+                headers.names = NO_NAMES
+                headers.values = NO_VIEWS if self.sink.is_view else NO_VALUES
+            else:
+                headers.names = self.header_name.column(&self.entries.name, self.entries.entries, False, True, [])
+                headers.values = self.header_value.column(&self.entries.value, self.entries.entries, self.sink.is_view,
+                                                          False, self.sources)
             self.list_ends.shrink(4 * (rows + 1))
-            headers = HeadersColumn.__new__(HeadersColumn)
             headers.length, headers.ends = rows, self.list_ends
-            headers.names = self.header_name.column(&self.entries.name, self.entries.entries, False, True, [])
-            headers.values = self.header_value.column(&self.entries.value, self.entries.entries, self.sink.is_view,
-                                                      False, self.sources)
             made.columns["headers"] = headers
             made.bytes_held += (4 * rows + self.entries.name.used + self.entries.value.used
                                 + (20 if self.sink.is_view else 8) * self.entries.entries)
@@ -959,7 +977,9 @@ cdef class Decoder:
             self.fault.record_index = done
 
     cdef object refusal(self):
-        return corrupt_batch(&self.fault, self.header.position + self.shift, self.header.base_offset)
+        """The exception for the fault. A batch whose header or checksum is wrong has no offset to speak of."""
+        return corrupt_batch(&self.fault, self.position + self.shift,
+                             None if self.fault.kind <= FAULT_CRC else self.header.base_offset)
 
     cdef int chunk_if_full(self, list done, int64_t more, str layout) except -1:
         """Begin a new chunk if `more` bytes of records might not fit into this one."""
@@ -1103,7 +1123,7 @@ def decode_columns(
     if layout != "binary" and layout != "view":
         raise UsageError("layout", got=repr(layout), wanted='"binary" or "view"')
     check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
-    check_range("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
+    check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
     decoder.source = Source(buffer)
     decoder.verify_crc = verify_crc
     decoder.want_control = include_control

@@ -19,8 +19,9 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, strcmp, strlen, strncmp
 
+from logcore._arguments cimport check_range
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
-from logcore._batch cimport BATCH_HEADER_SIZE, Header, check_range, seal, sequence_after, write_header
+from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory
 from logcore._bytes cimport COPY_SLACK, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag
 from logcore._compression cimport compress_span
@@ -356,6 +357,8 @@ cdef list tables_of(object columns, int64_t now_ms):
     table = new_table()
     length = None
     for name, producer in columns.items():
+        if not isinstance(name, str):
+            raise UsageTypeError("name of a column", got=type(name).__name__, wanted="str")
         arrays = import_arrays(as_producer(name, producer))
         if len(arrays) != 1:
             raise UsageError("columns", where=repr(name), got=f"{len(arrays)} chunks",
@@ -388,6 +391,7 @@ cdef enum Pause:
     PAUSE_OFFSET       # offsets go back
     PAUSE_TIMESTAMP    # a timestamp below -1
     PAUSE_HEADER_NAME  # a header without name
+    PAUSE_CONTROL      # a control record whose key is none
     PAUSE_TOO_LARGE    # a record of 2^31 bytes
 
 
@@ -404,6 +408,7 @@ cdef struct Open:
     int64_t max_timestamp
     int64_t now_ms
     int64_t delete_horizon
+    bint is_control
 
 
 cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcept nogil:
@@ -471,6 +476,9 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
             value, value_room = span.data, span.room
         if unlikely(key_size == SIZE_BAD or value_size == SIZE_BAD):
             pause = PAUSE_BAD
+            break
+        if unlikely(batch.is_control and (key_size < CONTROL_KEY_SIZE or key[0] & 0x80)):
+            pause = PAUSE_CONTROL
             break
         headers_size = 1
         if unlikely(with_headers):
@@ -612,6 +620,7 @@ cdef class Encoder:
         self.batch.size_cut = size_cut
         self.batch.now_ms = options.now_ms
         self.batch.delete_horizon = options.delete_horizon
+        self.batch.is_control = options.attributes & CONTROL
         self.batch.base_offset = options.base_offset
         self.batch.previous = max(options.base_offset, 0) - 1
         if options.codec:
@@ -668,7 +677,7 @@ cdef class Encoder:
         seal(start, header.size_in_bytes)
         self.used += self.batch.size
         if self.sequence >= 0:
-            self.sequence = sequence_after(self.sequence, last_offset - self.batch.base_offset + 1)
+            self.sequence = sequence_after(self.sequence, <int32_t>(last_offset - self.batch.base_offset + 1))
         self.batch.base_offset = -1     # the next begins with its first row
         self.begin()
 
@@ -737,6 +746,9 @@ cdef class Encoder:
             return UsageError("timestamp", where=where, got=rows.timestamps[row], wanted="-1 or more")
         if pause == PAUSE_HEADER_NAME:
             return UsageError("header name", where=where, got="null", wanted="text")
+        if pause == PAUSE_CONTROL:
+            return UsageError("key of a control record", where=where, got="null, short, or of a negative version",
+                              wanted="int16 version, int16 type")
         if pause == PAUSE_TOO_LARGE:
             return MessageTooLargeError(f"record, {where}: got 2^31 bytes or more, wanted less")
         return UsageError("columns", where=where, got="Arrow offsets or views that point outside their buffers",
@@ -752,35 +764,40 @@ cdef class Encoder:
         return made
 
 
-def encode_columns(columns, *, batch_bytes=BATCH_BYTES, **options) -> bytes:
+def encode_columns(
+    columns, *, batch_bytes=BATCH_BYTES, base_offset=None, last_offset=None, compression="none", level=None,
+    timestamp_type="create_time", log_append_time_ms=None, now_ms=None, producer_id=-1, producer_epoch=-1,
+    base_sequence=-1, leader_epoch=-1, is_transactional=False, is_control=False, delete_horizon_ms=None,
+    batch_bytes_max=None,
+) -> bytes:
     """Write columns as one v2 batch or more, end to end.
 
     columns: a Columns, any Arrow table, record batch, struct array or stream of them, or a dict of Arrow arrays; the
         names are offset, timestamp, key, value and headers, and all but one may be missing
     batch_bytes: begin a new batch before one grows beyond this (1 MiB; before compression); a record larger than that
         gets a batch of its own
-    options: those of encode_batch(); base_sequence counts on from batch to batch, last_offset is that of the last
+    the others: as in encode_batch(); base_sequence counts on from batch to batch, last_offset is that of the last
 
     >>> from logcore import decode_columns, encode_batch
     >>> data = encode_batch([(b"k", b"v" * 50)] * 1000)
     >>> encode_columns(decode_columns(data)) == data
     True
     """
-    cdef BatchOptions chosen = BatchOptions(**options)
+    cdef BatchOptions options = BatchOptions.new(
+        base_offset, last_offset, compression, level, timestamp_type, log_append_time_ms, now_ms, producer_id,
+        producer_epoch, base_sequence, leader_epoch, is_transactional, is_control, delete_horizon_ms, 2, batch_bytes_max)
     cdef Encoder encoder
     cdef Table table
     cdef int64_t rows = 0, room = 0
-    if chosen.magic != 2:
-        raise UsageError("magic", got=chosen.magic, wanted="2: columns are not written in older formats")
     check_range("batch_bytes", batch_bytes, 1, 0x7FFFFFFF)
-    tables = tables_of(columns, chosen.now_ms)
+    tables = tables_of(columns, options.now_ms)
     for table in tables:
         rows += table.rows.count
         room += (data_bytes(&table.rows.key, table.rows.count) + data_bytes(&table.rows.value, table.rows.count)
                  + RECORD_OVERHEAD_GUESS * table.rows.count)
     if not rows:
         raise UsageError("columns", got="no rows", wanted="at least one: Kafka has no empty batch to write")
-    encoder = Encoder.__new__(Encoder, chosen, room + BATCH_HEADER_SIZE * (room // batch_bytes + 1) + 4096, batch_bytes)
+    encoder = Encoder.__new__(Encoder, options, room + BATCH_HEADER_SIZE * (room // batch_bytes + 1) + 4096, batch_bytes)
     rows = 0
     for table in tables:
         encoder.add(table, rows)

@@ -37,6 +37,7 @@ cdef tuple _DAMAGE_WORDS = (
     ("lz4 header checksum", "0x{:02x}", "0x{:02x}"),
     ("lz4 block size", "{}", "at most {}"),
     ("lz4 block checksum", "0x{:08x}", "0x{:08x}"),
+    ("lz4 block", "one of {} bytes", "at least {}: Kafka's reader takes an empty block for the end"),
     ("snappy stream", "{} bytes", "at least {}"),
     ("snappy stream", "{} bytes left", "at least {}"),
     ("snappy header of a further stream", "another magic", "82 'SNAPPY' 00"),
@@ -241,6 +242,8 @@ cdef int lz4_block(
         return fail(damage, LZ4_BLOCK_SIZE, pos - base, block.size, frame.block_bytes_max)
     if block.size + checksum_bytes > end - block.data:
         return fail(damage, LZ4_CUT, block.data - base, end - block.data, block.size + checksum_bytes)
+    if block.size == 1 and not block.stored and block.data[0] == 0:
+        return fail(damage, LZ4_EMPTY_BLOCK, pos - base, 0, 1)
     return DAMAGE_NONE
 
 

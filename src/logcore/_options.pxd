@@ -19,6 +19,12 @@ cdef class BatchOptions:
     cdef int16_t producer_epoch
     cdef int32_t batch_bytes_max
 
+    @staticmethod
+    cdef BatchOptions new(
+        base_offset, last_offset, compression, level, timestamp_type, log_append_time_ms, now_ms, producer_id,
+        producer_epoch, base_sequence, leader_epoch, is_transactional, is_control, delete_horizon_ms, magic,
+        batch_bytes_max,
+    )
     cdef check_legacy(self)
     cdef check_producer(self, bint is_transactional, bint is_control)
     cdef void fill(self, Header* header) noexcept nogil

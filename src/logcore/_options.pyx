@@ -6,29 +6,35 @@ byte is written.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from logcore._batch cimport CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header, check_range, size_limit
+from logcore._arguments cimport check_optional, check_range
+from logcore._batch cimport CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header, size_limit
 from logcore._compression cimport codec_id, level_for
 
 import cython
 
-from logcore.errors import UsageError
+from logcore.errors import UsageError, UsageTypeError
 
 
 @cython.final
 cdef class BatchOptions:
     """Options of encode_batch() and encode_columns(); see the first for what each means."""
 
-    def __init__(
-        self, *, base_offset=None, last_offset=None, compression="none", level=None, timestamp_type="create_time",
-        log_append_time_ms=None, now_ms=None, producer_id=-1, producer_epoch=-1, base_sequence=-1, leader_epoch=-1,
-        is_transactional=False, is_control=False, delete_horizon_ms=None, magic=2, batch_bytes_max=None,
+    def __init__(self):
+        raise UsageTypeError("BatchOptions", got="a call", wanted="the options of encode_batch()")
+
+    @staticmethod
+    cdef BatchOptions new(
+        base_offset, last_offset, compression, level, timestamp_type, log_append_time_ms, now_ms, producer_id,
+        producer_epoch, base_sequence, leader_epoch, is_transactional, is_control, delete_horizon_ms, magic,
+        batch_bytes_max,
     ):
+        cdef BatchOptions self = BatchOptions.__new__(BatchOptions)
         check_range("magic", magic, 0, 2)
-        check_range("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
-        check_range("last_offset", last_offset, 0, 0x7FFFFFFFFFFFFFFF)
-        check_range("now_ms", now_ms, -1, 0x7FFFFFFFFFFFFFFF)
-        check_range("log_append_time_ms", log_append_time_ms, 0, 0x7FFFFFFFFFFFFFFF)
-        check_range("delete_horizon_ms", delete_horizon_ms, 0, 0x7FFFFFFFFFFFFFFF)
+        check_optional("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
+        check_optional("last_offset", last_offset, 0, 0x7FFFFFFFFFFFFFFF)
+        check_optional("now_ms", now_ms, -1, 0x7FFFFFFFFFFFFFFF)
+        check_optional("log_append_time_ms", log_append_time_ms, 0, 0x7FFFFFFFFFFFFFFF)
+        check_optional("delete_horizon_ms", delete_horizon_ms, 0, 0x7FFFFFFFFFFFFFFF)
         check_range("producer_id", producer_id, -1, 0x7FFFFFFFFFFFFFFF)
         check_range("producer_epoch", producer_epoch, -1, 0x7FFF)
         check_range("base_sequence", base_sequence, -1, 0x7FFFFFFF)
@@ -66,6 +72,7 @@ cdef class BatchOptions:
             self.check_legacy()
         elif self.producer_id >= 0 or is_transactional:
             self.check_producer(is_transactional, is_control)
+        return self
 
     cdef check_legacy(self):
         """Magic 0 and 1 know no producers, transactions, control records, horizons, leader epochs and no zstd."""

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from logcore._batch cimport CODEC_MASK, Header, check_range
+from logcore._arguments cimport check_optional
+from logcore._batch cimport CODEC_MASK, Header
 from logcore._buffer cimport Source
 from logcore._compression cimport CODEC_COUNT, codec_name, decompress_span
 
@@ -10,7 +11,7 @@ from logcore.errors import CorruptBatch, CorruptionReason
 
 
 cdef int64_t decompressed_limit(object max_decompressed_bytes) except -1:
-    check_range("max_decompressed_bytes", max_decompressed_bytes, 1, 0x7FFFFFFFFFFFFFFF)
+    check_optional("max_decompressed_bytes", max_decompressed_bytes, 1, 0x7FFFFFFFFFFFFFFF)
     return DECOMPRESSED_BYTES_MAX if max_decompressed_bytes is None else max_decompressed_bytes
 
 

@@ -11,6 +11,7 @@ The formats: docs/internals/record-format.md. Columns, for engines, are in _colu
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -18,9 +19,10 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from logcore._arguments cimport check_range
 from logcore._batch cimport (
-    BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, DELETE_HORIZON, LENGTH, LOG_APPEND_TIME, LOG_OVERHEAD, RECORD_SIZE_MIN,
-    STEP_BATCH, STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step, check_count, check_range, diagnose_record,
+    BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CONTROL_KEY_SIZE, DELETE_HORIZON, LOG_APPEND_TIME, STEP_BATCH,
+    STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step, check_count, diagnose_record,
     read_header, read_record, record_timestamp, seal, sequence_after, size_limit, timestamp_type_name,
     verify_checksum, write_header,
 )
@@ -64,8 +66,8 @@ cdef class Record:
     def __init__(self, offset=-1, timestamp=-1, key=None, value=None, headers=()):
         check_range("offset of a record", offset, -1, 0x7FFFFFFFFFFFFFFF)
         check_range("timestamp of a record", timestamp, -1, 0x7FFFFFFFFFFFFFFF)
-        self.offset = -1 if offset is None else offset
-        self.timestamp = -1 if timestamp is None else timestamp
+        self.offset = offset
+        self.timestamp = timestamp
         self.key = None if key is None else as_bytes(key, "key", -1)
         self.value = None if value is None else as_bytes(value, "value", -1)
         self.headers = NO_HEADERS
@@ -105,7 +107,12 @@ cdef class Record:
                 f"headers={self.headers!r})")
 
     def __reduce__(self):
-        return Record, self._astuple()
+        return _restore_record, self._astuple()
+
+
+def _restore_record(offset, timestamp, key, value, headers):
+    """For pickle: a record as it was read, whose offset or time a writer would be refused."""
+    return Record.new(offset, timestamp, key, value, headers)
 
 
 cdef bytes as_bytes(value, str what, Py_ssize_t index):
@@ -267,7 +274,8 @@ cdef class Batch:
         """The sequence of the last offset, by the offsets the batch spans, not by the records still in it."""
         if self.header.base_sequence == -1:
             return -1
-        return sequence_after(self.header.base_sequence, self.header.last_offset - self.header.base_offset)
+        return sequence_after(self.header.base_sequence,
+                              <int32_t>(<uint64_t>self.header.last_offset - <uint64_t>self.header.base_offset))
 
     @property
     def leader_epoch(self):
@@ -526,7 +534,7 @@ class ControlRecord:
 
 cdef decode_control(Record record, int64_t position):
     """Key: int16 version, int16 type. Newer versions may be longer, and are read as far as this one goes."""
-    if record.key is None or len(record.key) < 4:
+    if record.key is None or len(record.key) < CONTROL_KEY_SIZE:
         raise _control_error("control record key", "null" if record.key is None else f"{len(record.key)} bytes",
                              "4 bytes", record, position)
     cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(record.key)
@@ -553,8 +561,7 @@ cdef _control_error(what, got, wanted, Record record, position):
 
 
 def encode_transaction_marker(
-    producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, offset: int = 0,
-    timestamp: int = -1, leader_epoch: int = -1,
+    producer_id, producer_epoch, *, commit, coordinator_epoch, offset=0, timestamp=-1, leader_epoch=-1,
 ) -> bytes:
     """The control batch that ends a transaction: one COMMIT or ABORT record.
 
@@ -563,7 +570,7 @@ def encode_transaction_marker(
     """
     check_range("coordinator_epoch", coordinator_epoch, 0, 0x7FFFFFFF)
     key = (0).to_bytes(2, "big") + int(bool(commit)).to_bytes(2, "big")
-    value = (0).to_bytes(2, "big") + coordinator_epoch.to_bytes(4, "big")
+    value = (0).to_bytes(2, "big") + int(coordinator_epoch).to_bytes(4, "big")
     return encode_batch([(key, value, timestamp)], base_offset=offset, producer_id=producer_id,
                         producer_epoch=producer_epoch, leader_epoch=leader_epoch, is_transactional=True,
                         is_control=True)
@@ -600,7 +607,11 @@ cdef class RowWriter:
         return made
 
 
-def encode_batch(records, **options) -> bytes:
+def encode_batch(
+    records, *, base_offset=None, last_offset=None, compression="none", level=None, timestamp_type="create_time",
+    log_append_time_ms=None, now_ms=None, producer_id=-1, producer_epoch=-1, base_sequence=-1, leader_epoch=-1,
+    is_transactional=False, is_control=False, delete_horizon_ms=None, magic=2, batch_bytes_max=None,
+) -> bytes:
     """Write `records` as exactly one batch.
 
     records: an iterable of Record, or of (key, value), (key, value, timestamp), (key, value, timestamp, headers);
@@ -618,28 +629,36 @@ def encode_batch(records, **options) -> bytes:
     >>> len(encode_batch(rows, compression="zstd")) < len(encode_batch(rows)) // 50
     True
     """
-    cdef BatchOptions chosen = BatchOptions(**options)
-    if chosen.magic < 2:
-        return encode_legacy_rows(records, chosen)
+    cdef BatchOptions options = BatchOptions.new(
+        base_offset, last_offset, compression, level, timestamp_type, log_append_time_ms, now_ms, producer_id,
+        producer_epoch, base_sequence, leader_epoch, is_transactional, is_control, delete_horizon_ms, magic,
+        batch_bytes_max)
+    if options.magic < 2:
+        return encode_legacy_rows(records, options)
     cdef RowWriter writer = RowWriter(4096 if not isinstance(records, (list, tuple)) else 4096 + 16 * len(records))
     cdef Header header
-    chosen.fill(&header)
-    write_rows(writer, records, chosen, &header)
-    return close_batch(writer, chosen, &header)
+    options.fill(&header)
+    write_rows(writer, records, options, &header)
+    return close_batch(writer, options, &header)
 
 
 cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
     if value is None:
         return now_ms
     if not PyLong_CheckExact(value):
-        try:
-            value = value.__index__()
-        except (AttributeError, TypeError):
+        if not PyIndex_Check(value) or isinstance(value, bool):
             raise UsageTypeError("timestamp", where=f"record {index}", got=type(value).__name__,
-                                 wanted="an int or None") from None
+                                 wanted="an int or None")
+        value = PyNumber_Index(value)
     if not -1 <= value <= 0x7FFFFFFFFFFFFFFF:
         raise UsageError("timestamp", where=f"record {index}", got=value, wanted="-1 to 2^63 - 1")
     return value
+
+
+cdef int check_iterable(records) except -1:
+    if isinstance(records, (str, bytes, bytearray, dict)) or not hasattr(records, "__iter__"):
+        raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records")
+    return 0
 
 
 cdef object refuse_record(item, Py_ssize_t index):
@@ -675,13 +694,8 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
     cdef list pairs
     cdef uint64_t timestamp_bits, offset_bits, key_bits, value_bits
     cdef int64_t body
-    if isinstance(records, (str, bytes, bytearray, dict)):
-        raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records")
-    try:
-        items = iter(records) if not isinstance(records, (list, tuple)) else records
-    except TypeError:
-        raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records") from None
-    for item in items:
+    check_iterable(records)
+    for item in records:
         offset = -1
         stamp = None
         headers = None
@@ -727,6 +741,9 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
                 value = as_bytes(value, "value", index)
             value_data = <const uint8_t*>PyBytes_AS_STRING(value)
             value_size = PyBytes_GET_SIZE(value)
+        if unlikely(options.attributes & CONTROL) and (key_size < CONTROL_KEY_SIZE or key_data[0] & 0x80):
+            raise UsageError("key of a control record", where=f"record {index}",
+                             got="null, short, or of a negative version", wanted="int16 version, int16 type")
         pairs = None
         headers_size = 1
         if headers is not None:
@@ -822,24 +839,27 @@ cdef bytes close_batch(RowWriter writer, BatchOptions options, Header* header):
     return writer.finish(size)
 
 
-def encode_empty_batch(base_offset: int, last_offset: int, *, max_timestamp: int = -1, **options) -> bytes:
+def encode_empty_batch(
+    base_offset, last_offset, *, max_timestamp=-1, timestamp_type="create_time", log_append_time_ms=None,
+    producer_id=-1, producer_epoch=-1, base_sequence=-1, leader_epoch=-1, is_transactional=False, is_control=False,
+) -> bytes:
     """A v2 batch of no records: the 61-byte header that compaction leaves to keep a producer's last sequence.
 
-    Takes the options of encode_batch() that are header fields; its base timestamp is -1 and its codec "none".
+    Its base timestamp is -1 and its codec "none", as Kafka writes it.
     """
-    cdef BatchOptions chosen = BatchOptions(base_offset=base_offset, last_offset=last_offset, **options)
     cdef Header header
+    check_range("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    check_range("last_offset", last_offset, base_offset, min(base_offset + 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF))
     check_range("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
-    if last_offset < base_offset or last_offset - base_offset > 0x7FFFFFFF:
-        raise UsageError("last_offset", got=last_offset, wanted=f"{base_offset} to {base_offset + 0x7FFFFFFF}")
-    if chosen.magic < 2 or chosen.codec or chosen.delete_horizon >= 0:
-        raise UsageError("empty batch", got="an older magic, a codec or a delete horizon", wanted="none of them")
-    chosen.fill(&header)
+    cdef BatchOptions options = BatchOptions.new(
+        base_offset, last_offset, "none", None, timestamp_type, log_append_time_ms, None, producer_id, producer_epoch,
+        base_sequence, leader_epoch, is_transactional, is_control, None, 2, None)
+    options.fill(&header)
     header.base_offset = base_offset
     header.last_offset = last_offset
     header.count = 0
     header.base_timestamp = -1
-    header.max_timestamp = chosen.append_time if chosen.append_time >= 0 else max_timestamp
+    header.max_timestamp = options.append_time if options.append_time >= 0 else max_timestamp
     header.size_in_bytes = BATCH_HEADER_SIZE
     cdef bytes batch = PyBytes_FromStringAndSize(NULL, BATCH_HEADER_SIZE)
     write_header(<uint8_t*>PyBytes_AS_STRING(batch), &header)
@@ -852,6 +872,7 @@ cdef bytes encode_legacy_rows(records, BatchOptions options):
     cdef Py_ssize_t index
     cdef int64_t base = options.base_offset, previous = -1, offset
     cdef list rows = []
+    check_iterable(records)
     for index, item in enumerate(records):
         if type(item) is Record:
             offset, timestamp, key, value, headers = item

@@ -498,12 +498,12 @@ def test_what_is_changed_in_place_must_be_writable(change: Callable[[Any], objec
 
 
 def test_buffers_to_join_are_buffers() -> None:
-    for given, got in ((b"ab", "int"), ([None], "NoneType"), ("ab", "str"), ([DATA, "text"], "str")):
+    for given, got in (([None], "NoneType"), ([DATA, "text"], "str"), ([5], "int")):
         with pytest.raises(UsageTypeError) as caught:
             concat_batches(given)
         assert (caught.value.got, caught.value.wanted) == (got, BUFFER_WANTED)
-    for given in (None, 5):
-        with pytest.raises(UsageTypeError):
+    for given in (None, 5, b"ab", "ab"):
+        with pytest.raises(UsageTypeError, match="wanted an iterable of buffers"):
             concat_batches(given)
 
 
@@ -677,7 +677,7 @@ def array(*values: bytes | None) -> pa.Array:
             "row 1",
             "null",
         ),
-        ({5: array(b"a")}, UsageTypeError, "columns", None, "int"),
+        ({5: array(b"a")}, UsageTypeError, "name of a column", None, "int"),
     ],
 )
 def test_columns_to_write_are_checked_like_rows(
@@ -689,9 +689,6 @@ def test_columns_to_write_are_checked_like_rows(
 
 
 def test_the_options_of_columns_have_their_ranges() -> None:
-    with pytest.raises(UsageError) as caught:
-        encode_columns(COLUMNS, magic=1)
-    check(caught.value, "magic", None, 1, "2: columns are not written in older formats")
     for given in (0, 2**31):
         with pytest.raises(UsageError) as caught:
             encode_columns(COLUMNS, batch_bytes=given)
@@ -715,7 +712,7 @@ def test_the_options_of_columns_have_their_ranges() -> None:
         (lambda given: assign_offsets(bytearray(DATA), given), "base_offset", 0, 2**63 - 1),
         (lambda given: assign_offsets(bytearray(DATA), 0, leader_epoch=given), "leader_epoch", -1, 2**31 - 1),
         (lambda given: encode_empty_batch(given, 2**62), "base_offset", 0, 2**63 - 1),
-        (lambda given: encode_empty_batch(0, given), "last_offset", 0, 2**63 - 1),
+        (lambda given: encode_empty_batch(0, given), "last_offset", 0, 2**31 - 1),
         (lambda given: encode_empty_batch(0, 0, max_timestamp=given), "max_timestamp", -1, 2**63 - 1),
         (
             lambda given: encode_transaction_marker(1, 0, commit=True, coordinator_epoch=given),
@@ -752,13 +749,10 @@ def test_a_marker_needs_a_producer(producer_id: int) -> None:
     assert (caught.value.what, caught.value.got) == ("producer_id", producer_id)
 
 
-def test_an_empty_batch_ends_where_it_begins_or_later_and_has_no_codec() -> None:
+def test_an_empty_batch_ends_where_it_begins_or_later() -> None:
     with pytest.raises(UsageError) as caught:
         encode_empty_batch(5, 4)
     check(caught.value, "last_offset", None, 4, f"5 to {5 + 2**31 - 1}")
-    with pytest.raises(UsageError) as caught:
-        encode_empty_batch(5, 6, compression="gzip")
-    assert (caught.value.what, caught.value.wanted) == ("empty batch", "none of them")
 
 
 @pytest.mark.parametrize("checksum", [crc32c, crc32])
@@ -766,7 +760,7 @@ def test_a_checksum_goes_on_from_an_int_of_32_bits(checksum: Callable[..., int])
     for given in (-1, 2**32, 1 << 100):
         with pytest.raises(UsageError) as caught:
             checksum(b"", given)
-        check(caught.value, "crc to continue from", None, given, "0 to 0xffffffff")
+        check(caught.value, "crc to continue from", None, given, f"0 to {2**32 - 1}")
     for given in (None, "1", 1.5):
         with pytest.raises(UsageTypeError) as caught:
             checksum(b"", given)
@@ -777,7 +771,7 @@ def test_a_count_of_partitions_is_an_int_from_1_on() -> None:
     for given in (0, -1, 2**31, 1 << 100):
         with pytest.raises(UsageError) as caught:
             partition_for_key(b"k", given)
-        check(caught.value, "partition_count", None, given, "an int from 1 to 2147483647")
+        check(caught.value, "partition_count", None, given, "1 to 2147483647")
     for given in (None, "1", 1.5):
         with pytest.raises(UsageTypeError) as caught:
             partition_for_key(b"k", given)
