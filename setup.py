@@ -49,7 +49,8 @@ if SANITIZE:
 elif DEBUG:
     FLAGS, LINK = ["-O1", "-g", "-UNDEBUG"], []
 else:
-    FLAGS, LINK = ["-O3", "-g0"], []
+    # Nothing here relies on signed overflow (the sanitize build would stop at it), so it need not be defined.
+    FLAGS, LINK = ["-O3", "-g0", "-fno-wrapv"], []
 
 # `cdef inline` means it: the record parser is written once and inlined into each hot loop, where its fields must stay
 # in registers; left to itself the compiler finds it too large. Not for the other builds, whose stacks people read.
@@ -85,28 +86,32 @@ def packages() -> dict[str, str]:
 
 
 class BuildModules(build_py):
-    """Adds the stubs of the compiled modules, which lie in the engine's root, to the package `logcore`."""
+    """Adds what lies outside its package's directory: the stubs of the compiled modules, and the benchmark's C."""
 
     def run(self) -> None:
         # A module that was renamed or deleted must not ride along from the build before.
         shutil.rmtree(Path(self.build_lib) / "logcore", ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            for built, stub in self._stubs():
-                self.copy_file(stub, built)
+            for built, source in self._added():
+                self.copy_file(source, built)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        return super().get_outputs(include_bytecode) + [built for built, _ in self._stubs()]
+        return super().get_outputs(include_bytecode) + [built for built, _ in self._added()]
 
     def get_output_mapping(self) -> dict[str, str]:
-        return super().get_output_mapping() | dict(self._stubs())
+        return super().get_output_mapping() | dict(self._added())
 
     def get_source_files(self) -> list[str]:
-        return super().get_source_files() + [stub for _, stub in self._stubs()]
+        return super().get_source_files() + [source for _, source in self._added()]
 
-    def _stubs(self) -> Iterator[tuple[str, str]]:
+    def _added(self) -> Iterator[tuple[str, str]]:
+        package = Path(self.build_lib) / "logcore"
         for stub in sorted(ENGINE.glob("*.pyi")):
-            yield str(Path(self.build_lib) / "logcore" / stub.name), str(stub)
+            yield str(package / stub.name), str(stub)
+        # `logcore bench codec --peers` compiles these on the user's machine.
+        for source in (Path("bench/limits.c"), ENGINE / "checksum.h"):
+            yield str(package / "bench" / source.name), str(source)
 
 
 class BuildExtensions(build_ext):

@@ -1,9 +1,9 @@
 """Apache Kafka's log as a library. Today: the codec, Kafka's record batches as rows and as Arrow columns.
 
-    rows      encode_batch, decode_batches -> Batch -> Record
-    columns   decode_columns -> Columns, encode_columns
-    buffers   scan_batches, split_batches, concat_batches, find_batch, patch_batch, assign_offsets
-    errors    LogcoreError and its tree (logcore.errors)
+rows      encode_batch, decode_batches -> Batch -> Record
+columns   decode_columns -> Columns, encode_columns
+buffers   scan_batches, split_batches, concat_batches, find_batch, patch_batch, assign_offsets
+errors    LogcoreError and its tree (logcore.errors)
 """
 
 from logcore._batch import (

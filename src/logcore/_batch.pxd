@@ -114,10 +114,11 @@ cdef inline const uint8_t* read_body(
     record.value_size = size
     if likely(size >= 0):
         pos += size
-    if likely(pos + 1 == record_end and pos[0] == 0):  # no headers, by far the most common
-        record.header_count = 0
-        record.headers = record_end
-        return record_end
+    if likely(pos + 1 == record_end):
+        if likely(pos[0] == 0):  # no headers, by far the most common
+            record.header_count = 0
+            record.headers = record_end
+            return record_end
     varint = read_varint(pos, end, VARINT_BYTES_MAX)
     if unlikely(varint.next == NULL):
         return NULL
@@ -136,7 +137,9 @@ cdef inline const uint8_t* read_record_ahead(const uint8_t* pos, const uint8_t* 
     varint = read_varint_there(pos, end, VARINT_BYTES_MAX)
     length = unzigzag(varint.bits)
     pos = varint.next
-    if unlikely(pos == NULL or <uint64_t>length > <uint64_t>(end - pos)):  # a negative one is a huge one
+    if unlikely(pos == NULL):
+        return NULL
+    if unlikely(<uint64_t>length > <uint64_t>(end - pos)):  # a negative one is a huge one
         return NULL
     record_end = pos + length
     # Attributes: one byte, unused by every version so far, so not checked (as Kafka does not).

@@ -1,5 +1,4 @@
 from collections.abc import Iterable
-
 from typing import final
 
 import numpy as np

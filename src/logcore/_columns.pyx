@@ -102,6 +102,11 @@ cdef const uint8_t* look_ahead(Verifier* verifier, const uint8_t* pos, const uin
     return min(verifier.pos, end - FIELDS_BEFORE_KEY_MAX + 1)
 
 
+ctypedef const uint8_t* (*RecordsDecoder)(
+    const uint8_t*, const uint8_t*, const Header*, Sink*, int64_t*, Verifier*,
+) noexcept nogil
+
+
 cdef void put_null(BytesSink* sink, int64_t row, bint is_view) noexcept nogil:
     sink.validity[row >> 3] &= <uint8_t>~(1 << (row & 7))
     sink.nulls += 1
@@ -113,14 +118,13 @@ cdef inline void put_view(
     uint64_t* view, const uint8_t* data, int64_t size, const uint8_t* end, uint32_t index, const uint8_t* base,
 ) noexcept nogil:
     """Write Arrow's 16-byte view of `data`; bytes up to `end` may be read."""
-    cdef uint64_t low = 0, high = 0
+    cdef uint64_t low, high
     cdef uint32_t prefix
     if size > VIEW_INLINE_MAX:
         memcpy(&prefix, data, 4)
         view[0] = <uint64_t>size | <uint64_t>prefix << 32
         view[1] = <uint64_t>index | <uint64_t>(data - base) << 32
-        return
-    if likely(end - data >= 16):
+    elif likely(end - data >= 16):
         # Load past the value and mask, rather than branch on each length.
         memcpy(&low, data, 8)
         memcpy(&high, data + 8, 8)
@@ -129,23 +133,31 @@ cdef inline void put_view(
             high = 0
         else:
             high &= (<uint64_t>1 << (8 * (size - 8))) - 1
-    elif size > 8:
-        memcpy(&low, data, 8)
-        memcpy(&high, data + 8, <size_t>(size - 8))
+        view[0] = <uint64_t>size | low << 32
+        view[1] = low >> 32 | high << 32
     else:
-        memcpy(&low, data, <size_t>size)
-    view[0] = <uint64_t>size | low << 32
-    view[1] = low >> 32 | high << 32
+        put_view_near_end(view, data, size)
+
+
+cdef void put_view_near_end(uint64_t* view, const uint8_t* data, int64_t size) noexcept nogil:
+    """An inline view byte by byte. Apart, because variables whose address is taken live in memory."""
+    view[0] = <uint64_t>size
+    view[1] = 0
+    memcpy(<uint8_t*>view + 4, data, <size_t>size)
 
 
 cdef inline const uint8_t* decode_loop(
     const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
     bint is_view, bint want_all,
 ) noexcept nogil:
-    """decode_records() for one layout and one question, whether all of offset, timestamp, key and value are wanted.
+    """Decode the header's count of records into `sink`, which has room for them; returns where it stopped.
 
-    Both are constants at each call, so each case gets a loop of its own. The bytes of keys and values may alias
-    anything, so what the loop uses is in locals, not read through `sink`.
+    That is `end` if all is well. Otherwise it is the damaged record (then sink.rows tells which) or, after the last
+    one, bytes left over. The checksum runs ahead of the records by at most a strip; the caller finishes it.
+
+    `is_view` and `want_all` (of offset, timestamp, key and value) are constants at each call, so each case gets a loop
+    of its own. The bytes of keys and values may alias anything, so what the loop uses is in locals, not read through
+    `sink`.
     """
     cdef Fields record
     cdef const uint8_t* after
@@ -225,23 +237,33 @@ cdef inline const uint8_t* decode_loop(
     return pos
 
 
-cdef const uint8_t* decode_records(
+# The four loops. Called through a pointer, so that each stays a function of its own: merged into one, they would share
+# the registers.
+cdef const uint8_t* decode_binary(
     const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
 ) noexcept nogil:
-    """Decode the header's count of records into `sink`, which has room for them; returns where it stopped.
+    return decode_loop(pos, end, header, sink, header_total, verifier, False, True)
 
-    That is `end` if all is well. Otherwise it is the damaged record (then sink.rows tells which) or, after the last
-    one, bytes left over. The checksum runs ahead of the records by at most a strip, and is whole only after
-    verify_rest().
-    """
-    cdef bint want_all = sink.offset != NULL and sink.timestamp != NULL and sink.key.wanted and sink.value.wanted
-    if sink.is_view:
-        if want_all:
-            return decode_loop(pos, end, header, sink, header_total, verifier, True, True)
-        return decode_loop(pos, end, header, sink, header_total, verifier, True, False)
-    if want_all:
-        return decode_loop(pos, end, header, sink, header_total, verifier, False, True)
+cdef const uint8_t* decode_binary_some(
+    const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
+) noexcept nogil:
     return decode_loop(pos, end, header, sink, header_total, verifier, False, False)
+
+cdef const uint8_t* decode_views(
+    const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
+) noexcept nogil:
+    return decode_loop(pos, end, header, sink, header_total, verifier, True, True)
+
+cdef const uint8_t* decode_views_some(
+    const uint8_t* pos, const uint8_t* end, const Header* header, Sink* sink, int64_t* header_total, Verifier* verifier,
+) noexcept nogil:
+    return decode_loop(pos, end, header, sink, header_total, verifier, True, False)
+
+
+cdef RecordsDecoder decoder_for(const Sink* sink) noexcept nogil:
+    if sink.offset != NULL and sink.timestamp != NULL and sink.key.wanted and sink.value.wanted:
+        return decode_views if sink.is_view else decode_binary
+    return decode_views_some if sink.is_view else decode_binary_some
 
 
 cdef struct HeaderSink:
@@ -912,6 +934,7 @@ cdef class Decoder:
         cdef const uint8_t* batch_end
         cdef const uint8_t* stopped
         cdef Sink* sink = &self.builder.sink
+        cdef RecordsDecoder decode_records = decoder_for(sink)
         cdef Verifier verifier
         cdef Step step
         cdef int64_t size
@@ -1011,6 +1034,7 @@ cdef class Decoder:
         cdef const uint8_t* end
         cdef const uint8_t* stopped
         cdef Source plain = self.source
+        cdef RecordsDecoder decode_records
         cdef Verifier verifier
         if self.header.magic < 2:
             self.add_messages(done, layout)
@@ -1033,6 +1057,7 @@ cdef class Decoder:
         if plain is not self.source:
             self.builder.look_at(plain)
         self.first_row = self.builder.sink.rows
+        decode_records = decoder_for(&self.builder.sink)
         verifier.pos = verifier.end = end    # run() has verified it
         verifier.crc = 0
         with nogil:

@@ -23,7 +23,7 @@ from logcore._arguments cimport check_range
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory
-from logcore._bytes cimport COPY_SLACK, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag
+from logcore._bytes cimport COPY_SLACK, add64, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag
 from logcore._compression cimport compress_span
 from logcore._options cimport BatchOptions
 
@@ -440,7 +440,7 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
     cdef Pause pause = PAUSE_END
     while row < stop:
         timestamp = timestamps[row] if timestamps != NULL else batch.now_ms
-        offset = offsets[row] if offsets != NULL else previous + 1
+        offset = offsets[row] if offsets != NULL else add64(previous, 1)
         if unlikely(written == 0):
             if base_offset < 0:
                 base_offset = offset

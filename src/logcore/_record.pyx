@@ -10,7 +10,7 @@ The formats: docs/internals/record-format.md. Columns, for engines, are in _colu
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.long cimport PyLong_CheckExact
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
@@ -28,7 +28,7 @@ from logcore._batch cimport (
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Source
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, Varint, load16, load32, put_varint, read_varint, unlikely, unzigzag, varint_bytes, zigzag,
+    VARINT_BYTES_MAX, Varint, add64, load16, load32, put_varint, read_varint, unlikely, unzigzag, varint_bytes, zigzag,
 )
 from logcore._compression cimport codec_name, compress_span
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
@@ -643,6 +643,8 @@ def encode_batch(
 
 
 cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
+    cdef int overflow = 0
+    cdef int64_t timestamp
     if value is None:
         return now_ms
     if not PyLong_CheckExact(value):
@@ -650,9 +652,10 @@ cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
             raise UsageTypeError("timestamp", where=f"record {index}", got=type(value).__name__,
                                  wanted="an int or None")
         value = PyNumber_Index(value)
-    if not -1 <= value <= 0x7FFFFFFFFFFFFFFF:
+    timestamp = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if unlikely(overflow != 0 or timestamp < -1):
         raise UsageError("timestamp", where=f"record {index}", got=value, wanted="-1 to 2^63 - 1")
-    return value
+    return timestamp
 
 
 cdef int check_iterable(records) except -1:
@@ -669,18 +672,13 @@ cdef object refuse_record(item, Py_ssize_t index):
                           wanted="a Record, or a tuple (key, value[, timestamp[, headers]])")
 
 
-cdef int next_offset(int64_t* offset, int64_t base, int64_t previous, Py_ssize_t index) except -1:
-    """Settle a record's offset: its own, or the one after the previous."""
-    if offset[0] < 0:
-        if previous == 0x7FFFFFFFFFFFFFFF:
-            raise UsageError("offset", where=f"record {index}", got="2^63", wanted="at most 2^63 - 1")
-        offset[0] = previous + 1
-    if offset[0] <= previous:
-        raise UsageError("offset", where=f"record {index}", got=offset[0], wanted=f"more than {previous}")
-    if offset[0] - base > 0x7FFFFFFF:
-        raise UsageError("offset", where=f"record {index}", got=offset[0],
-                         wanted=f"at most {base + 0x7FFFFFFF}, 2147483647 above the base offset")
-    return 0
+cdef object refuse_offset(int64_t offset, int64_t base, int64_t previous, Py_ssize_t index):
+    if previous == 0x7FFFFFFFFFFFFFFF:
+        return UsageError("offset", where=f"record {index}", got="one after 2^63 - 1", wanted="at most 2^63 - 1")
+    if offset <= previous:
+        return UsageError("offset", where=f"record {index}", got=offset, wanted=f"more than {previous}")
+    return UsageError("offset", where=f"record {index}", got=offset,
+                      wanted=f"at most {base + 0x7FFFFFFF}, 2147483647 above the base offset")
 
 
 cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* header) except -1:
@@ -697,7 +695,6 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
     check_iterable(records)
     for item in records:
         offset = -1
-        stamp = None
         headers = None
         if type(item) is Record:
             offset = (<Record>item).offset
@@ -712,11 +709,13 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
                 raise refuse_record(item, index)
             key = <object>PyTuple_GET_ITEM(item, 0)
             value = <object>PyTuple_GET_ITEM(item, 1)
+            timestamp = options.now_ms
             if fields > 2:
-                stamp = <object>PyTuple_GET_ITEM(item, 2)
+                timestamp = as_timestamp(<object>PyTuple_GET_ITEM(item, 2), options.now_ms, index)
                 if fields > 3:
                     headers = <object>PyTuple_GET_ITEM(item, 3)
-            timestamp = as_timestamp(stamp, options.now_ms, index)
+                    if (type(headers) is tuple or type(headers) is list) and not len(headers):
+                        headers = None
         else:
             raise refuse_record(item, index)
 
@@ -724,7 +723,10 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
             base = options.base_offset if options.base_offset >= 0 else max(offset, 0)
             previous = base - 1
             base_timestamp = options.delete_horizon if options.delete_horizon >= 0 else timestamp
-        next_offset(&offset, base, previous, index)
+        if offset < 0:
+            offset = add64(previous, 1)
+        if unlikely(offset <= previous or offset - base > 0x7FFFFFFF):
+            raise refuse_offset(offset, base, previous, index)
         previous = offset
         if timestamp > max_timestamp:
             max_timestamp = timestamp
@@ -886,7 +888,10 @@ cdef bytes encode_legacy_rows(records, BatchOptions options):
         if not index:
             base = base if base >= 0 else max(offset, 0)
             previous = base - 1
-        next_offset(&offset, base, previous, index)
+        if offset < 0:
+            offset = add64(previous, 1)
+        if offset <= previous or offset - base > 0x7FFFFFFF:
+            raise refuse_offset(offset, base, previous, index)
         previous = offset
         rows.append((
             offset, as_timestamp(timestamp, options.now_ms, index),

@@ -1,0 +1,95 @@
+"""What is measured of logcore: each operation on each fetch of a workload, checksums included unless it says not."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import logcore
+from logcore import UsageError, decode_batches, decode_columns, encode_batch, scan_batches
+from logcore.bench.measure import Task
+from logcore.bench.workload import Fetch, Workload
+
+LOGCORE = "logcore"
+
+ENCODE_ROWS = "encode rows"
+DECODE_ROWS = "decode rows"
+ENCODE_COLUMNS = "encode columns"
+DECODE_COLUMNS = "decode columns"
+DECODE_VIEW = "decode view"
+SCAN = "scan"
+VALIDATE = "validate"
+# Beside the peers only: what a bar compares with.
+DECODE_EACH = "decode columns, batch by batch"
+DECODE_COLUMNS_UNCHECKED = "decode columns, no CRC"
+DECODE_VIEW_UNCHECKED = "decode view, no CRC"
+
+_validate: Callable[..., object] | None = getattr(logcore, "validate", None)
+
+
+def logcore_tasks(workload: Workload) -> list[Task]:
+    """Every operation, in the order of the report."""
+    case = workload.case
+
+    def encode_rows(batches: Sequence[Sequence[tuple[object, ...]]]) -> None:
+        for batch in batches:
+            encode_batch(batch, compression=case.codec, level=case.level)  # type: ignore[arg-type]
+
+    tasks = [
+        task(workload, ENCODE_ROWS, LOGCORE, lambda fetch: partial(encode_rows, _row_tuples(fetch))),
+        task(workload, DECODE_ROWS, LOGCORE, lambda fetch: partial(decode_rows, fetch.stored)),
+        task(workload, ENCODE_COLUMNS, LOGCORE, lambda fetch: partial(workload.encode, fetch.columns)),
+        task(workload, DECODE_COLUMNS, LOGCORE, lambda fetch: partial(decode_columns, fetch.stored)),
+        task(workload, DECODE_VIEW, LOGCORE, lambda fetch: partial(decode_columns, fetch.stored, layout="view")),
+        task(workload, SCAN, LOGCORE, lambda fetch: partial(scan_batches, fetch.stored)),
+    ]
+    if _validate is not None:
+        tasks.append(validate_task(workload))
+    return tasks
+
+
+def validate_task(workload: Workload) -> Task:
+    """A broker's checks; a call a batch, because a producer sends one at a time to a partition."""
+    if _validate is None:
+        raise UsageError("validate", got="a logcore without it", wanted="one that validates")
+    check = partial(_validate, now_ms=max(int(fetch.columns.timestamp.max()) for fetch in workload.fetches))
+    return task(workload, VALIDATE, LOGCORE, lambda fetch: partial(_each, check, fetch.produced))
+
+
+def bar_tasks(workload: Workload) -> list[Task]:
+    """What the bars compare the operations with."""
+    return [decode_each_task(workload), *(unchecked_tasks(workload) if workload.case.codec == "none" else ())]
+
+
+def decode_each_task(workload: Workload) -> Task:
+    """Decoding with as many calls as validating has."""
+    return task(workload, DECODE_EACH, LOGCORE, lambda fetch: partial(_each, decode_columns, fetch.produced))
+
+
+def unchecked_tasks(workload: Workload) -> list[Task]:
+    """Decoding where the checksum was verified before, as between a log and its own reader."""
+    decode = partial(decode_columns, verify_crc=False)
+    return [
+        task(workload, DECODE_COLUMNS_UNCHECKED, LOGCORE, lambda fetch: partial(decode, fetch.stored)),
+        task(workload, DECODE_VIEW_UNCHECKED, LOGCORE, lambda fetch: partial(decode, fetch.stored, layout="view")),
+    ]
+
+
+def task(workload: Workload, operation: str, by: str, call_of: Callable[[Fetch], Callable[[], object]]) -> Task:
+    """A task of one call a fetch."""
+    fetches = workload.fetches
+    return Task(operation, by, [call_of(fetch) for fetch in fetches], [fetch.records for fetch in fetches])
+
+
+def decode_rows(buffer: bytes) -> None:
+    """Make every Record of `buffer`, and keep a batch's together."""
+    for batch in decode_batches(buffer):
+        list(batch)
+
+
+def _each(call: Callable[[bytes], object], batches: Sequence[bytes]) -> None:
+    for batch in batches:
+        call(batch)
+
+
+def _row_tuples(fetch: Fetch) -> list[list[tuple[object, ...]]]:
+    """The shortest tuples that say it all: headers only where there are some."""
+    return [[row if row[3] else row[:3] for row in batch] for batch in fetch.rows]
