@@ -210,7 +210,7 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     cdef const char* format = schema.format
     cdef const ArrowSchema* entry
     cdef const ArrowArray* entries
-    cdef int64_t index, name_index = 0, value_index = 1
+    cdef int64_t index, last = array.offset + array.length, name_index = 0, value_index = 1
     if strcmp(format, "n") == 0:
         return 0
     if strcmp(format, "+l") != 0 and strcmp(format, "+L") != 0 and strcmp(format, "+m") != 0:
@@ -232,6 +232,10 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     headers.entries = entries.length
     bytes_input(&headers.name, entry.children[name_index], entries.children[name_index], "headers.key")
     bytes_input(&headers.value, entry.children[value_index], entries.children[value_index], "headers.value")
+    # Records without headers are by far the most common: let the loop not look for them.
+    if not array.length or (headers.ends32 != NULL and headers.ends32[array.offset] == headers.ends32[last]) or (
+            headers.ends64 != NULL and headers.ends64[array.offset] == headers.ends64[last]):
+        headers.given = False
     # The struct's own offset shifts both of its children.
     headers.name.first += entries.offset
     headers.value.first += entries.offset
