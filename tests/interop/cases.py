@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+import struct
 from typing import Any
 
 from logcore import Record, encode_batch
@@ -48,6 +49,11 @@ def expected(records: list[Record], *, timestamp: int | None = None, first: int 
         offset = record.offset if record.offset >= 0 else first + index
         told.append([offset, record.timestamp if timestamp is None else timestamp, *content(record)])
     return told
+
+
+def with_control_key(record: Record, type_id: int) -> Record:
+    """The record as one of a control batch, whose keys are a version and a type."""
+    return Record(record.offset, record.timestamp, struct.pack(">hh", 0, type_id), record.value, record.headers)
 
 
 class Dice:
@@ -108,4 +114,6 @@ class Dice:
         magic = self.random.choice([0, 1, 2, 2, 2])
         records = self.records(magic)
         options = self.options(magic, records)
+        if options.get("is_control"):
+            records = [with_control_key(record, self.random.choice([0, 1, 2, 6, 7, 32767])) for record in records]
         return records, options, encode_batch(records, **options)

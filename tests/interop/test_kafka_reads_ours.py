@@ -27,7 +27,7 @@ from logcore import (
     encode_transaction_marker,
 )
 from logcore._compression import codec_id, compress
-from tests.interop.cases import LEGACY_CODECS, LEVELS, MORE, Dice, expected, shapes
+from tests.interop.cases import LEGACY_CODECS, LEVELS, MORE, Dice, expected, shapes, with_control_key
 from tests.interop.kafka import dump_log, our_answer, plain, records_of, verdict
 
 pytestmark = pytest.mark.peers
@@ -46,8 +46,9 @@ def test_kafka_reads_a_batch_of_any_level_and_shape(kafka, codec):
 
 @pytest.mark.parametrize("codec", LEVELS)
 def test_kafka_reads_every_header_field_as_it_was_given(kafka, codec):
-    records = shapes()["headers"]
-    last = len(records) - 1
+    plain_records = shapes()["headers"]
+    control_records = [with_control_key(record, 1) for record in plain_records]
+    last = len(plain_records) - 1
     for given in (
         {"base_offset": 2**40, "last_offset": 2**40 + 500},
         {"base_offset": 2**63 - 1 - last},
@@ -60,6 +61,7 @@ def test_kafka_reads_every_header_field_as_it_was_given(kafka, codec):
         {"timestamp_type": "log_append_time", "log_append_time_ms": 77},
         {"timestamp_type": "log_append_time", "log_append_time_ms": 0, "delete_horizon_ms": 0},
     ):
+        records = control_records if given.get("is_control") else plain_records
         data = encode_batch(records, compression=codec, **given)
         answer = kafka.read(data)
         (batch,) = answer["batches"]
