@@ -80,7 +80,7 @@ lint: .venv/.test  ## ruff, mypy --strict, and the stubs against the compiled mo
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m mypy.stubtest --concise --allowlist tests/typing/stubtest-allowlist.txt \
+	$(BIN)/python -m mypy.stubtest --concise --ignore-missing-stub --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest-allowlist.txt \
 	    --ignore-unused-allowlist logcore
 
 .PHONY: format

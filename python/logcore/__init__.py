@@ -19,7 +19,9 @@ from logcore._batch import (
     split_batches,
 )
 from logcore._checksum import crc32c, murmur2, partition_for_key
-from logcore._columns import BinaryColumn, Columns, HeadersColumn, ViewColumn, decode_columns
+from logcore._columns import BinaryColumn, Columns, HeadersColumn, ViewColumn
+from logcore._convert import convert_batches
+from logcore._decode import decode_columns
 from logcore._encode import encode_columns
 from logcore._record import (
     Batch,
@@ -31,6 +33,7 @@ from logcore._record import (
     encode_empty_batch,
     encode_transaction_marker,
 )
+from logcore._validate import AppendBatch, ValidationResult, validate, validate_and_assign
 from logcore.errors import (
     CorruptBatch,
     CorruptionError,
@@ -47,6 +50,7 @@ from logcore.errors import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AppendBatch",
     "Batch",
     "BatchIterator",
     "BatchScan",
@@ -65,9 +69,11 @@ __all__ = [
     "StorageError",
     "UsageError",
     "UsageTypeError",
+    "ValidationResult",
     "ViewColumn",
     "assign_offsets",
     "concat_batches",
+    "convert_batches",
     "crc32c",
     "decode_batches",
     "decode_columns",
@@ -84,4 +90,6 @@ __all__ = [
     "patch_batch",
     "scan_batches",
     "split_batches",
+    "validate",
+    "validate_and_assign",
 ]

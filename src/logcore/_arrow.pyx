@@ -249,9 +249,9 @@ cdef class Imported:
 cdef list import_arrays(object producer):
     """Every array that `producer` has to give, through __arrow_c_stream__ or else __arrow_c_array__."""
     if hasattr(producer, "__arrow_c_stream__"):
-        return import_stream(producer.__arrow_c_stream__())
+        return import_stream(producer.__arrow_c_stream__(None))   # some require the argument
     if hasattr(producer, "__arrow_c_array__"):
-        schema, array = producer.__arrow_c_array__()
+        schema, array = producer.__arrow_c_array__(None)
         return [import_array(take_schema(schema), array)]
     raise UsageTypeError("columns", got=type(producer).__name__,
                          wanted="Columns, an Arrow producer (pyarrow, polars, duckdb, pandas, …) or a dict of them")

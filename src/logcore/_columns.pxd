@@ -3,6 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from logcore._arrow cimport Export
 from logcore._buffer cimport Memory
 
+cdef enum:
+    VIEW_INLINE_MAX = 12             # the longest value that Arrow's view layout holds in the view itself
+
 
 cdef class BinaryColumn:
     cdef Py_ssize_t length

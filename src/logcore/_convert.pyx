@@ -149,6 +149,9 @@ cdef bint next_item(Cursor* cursor, Item* item) noexcept nogil:
         cursor.messages += 1
         return True
     cursor.pos = read_record(cursor.pos, cursor.end, &record)
+    if cursor.pos == NULL:  # somebody has written to the buffer since
+        cursor.left = 0
+        return False
     item.offset = add64(cursor.header.base_offset, record.offset_delta)
     item.timestamp = record_timestamp(cursor.header, record.timestamp_delta)
     item.key, item.key_size = record.key, record.key_size

@@ -24,6 +24,7 @@ from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory
 from logcore._bytes cimport COPY_SLACK, add64, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag
+from logcore._columns cimport VIEW_INLINE_MAX
 from logcore._compression cimport compress_span
 from logcore._options cimport BatchOptions
 
@@ -38,7 +39,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     BATCH_BYTES = 1024 * 1024
-    VIEW_INLINE_MAX = 12
     RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5   # every field of a record but key, value and headers
     RECORD_OVERHEAD_GUESS = 16
 

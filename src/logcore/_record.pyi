@@ -3,12 +3,12 @@ from typing import ClassVar, SupportsIndex, TypeAlias, final
 
 from typing_extensions import Buffer, Self
 
-Headers: TypeAlias = Iterable[tuple[str, Buffer | None]]
-RecordLike: TypeAlias = (
+_Headers: TypeAlias = Iterable[tuple[str, Buffer | None]]
+_RecordLike: TypeAlias = (
     Record
     | tuple[Buffer | None, Buffer | None]
     | tuple[Buffer | None, Buffer | None, SupportsIndex | None]
-    | tuple[Buffer | None, Buffer | None, SupportsIndex | None, Headers | None]
+    | tuple[Buffer | None, Buffer | None, SupportsIndex | None, _Headers | None]
 )
 
 @final
@@ -19,7 +19,7 @@ class Record:
         timestamp: int = -1,
         key: Buffer | None = None,
         value: Buffer | None = None,
-        headers: Headers | None = (),
+        headers: _Headers | None = (),
     ) -> None: ...
     @property
     def offset(self) -> int: ...
@@ -129,7 +129,7 @@ def decode_batches(
     base_position: int = 0,
 ) -> BatchIterator: ...
 def encode_batch(
-    records: Iterable[RecordLike],
+    records: Iterable[_RecordLike],
     *,
     base_offset: int | None = None,
     last_offset: int | None = None,

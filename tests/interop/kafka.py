@@ -147,8 +147,8 @@ def plain(records: Iterable[list[Any]]) -> list[list[Any]]:
 def verdict(answer: dict[str, Any], *, with_sequences: bool = True) -> dict[str, Any]:
     """An answer with what two readers may say differently taken out: the words of a refusal, inner checksums.
 
-    with_sequences: False for damaged headers. Behind a negative base sequence or a negative span Java's sum wraps in
-        its own way; logcore's stays between 0 and 2^31 - 1.
+    with_sequences: False for damaged headers. The sequence of a single record is not logcore's to tell, and behind an
+        offset that steps back increment_sequence() refuses to.
     """
     batches = []
     for batch in answer["batches"]:
@@ -161,7 +161,6 @@ def verdict(answer: dict[str, Any], *, with_sequences: bool = True) -> dict[str,
         else:
             kept["records"] = [record[:6] for record in batch["records"]]
         if not with_sequences:
-            del kept["last_sequence"]
             kept["records"] = plain(kept.get("records", []))
         batches.append(kept)
     return {"batches": batches, "refused": answer["refused"] is not None}

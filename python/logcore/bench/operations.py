@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import logcore
-from logcore import UsageError, decode_batches, decode_columns, encode_batch, scan_batches
+from logcore import decode_batches, decode_columns, encode_batch, scan_batches, validate
 from logcore.bench.measure import Task
 from logcore.bench.workload import Fetch, Workload
 
@@ -22,8 +21,6 @@ DECODE_EACH = "decode columns, batch by batch"
 DECODE_COLUMNS_UNCHECKED = "decode columns, no CRC"
 DECODE_VIEW_UNCHECKED = "decode view, no CRC"
 
-_validate: Callable[..., object] | None = getattr(logcore, "validate", None)
-
 
 def logcore_tasks(workload: Workload) -> list[Task]:
     """Every operation, in the order of the report."""
@@ -33,24 +30,20 @@ def logcore_tasks(workload: Workload) -> list[Task]:
         for batch in batches:
             encode_batch(batch, compression=case.codec, level=case.level)  # type: ignore[arg-type]
 
-    tasks = [
+    return [
         task(workload, ENCODE_ROWS, LOGCORE, lambda fetch: partial(encode_rows, _row_tuples(fetch))),
         task(workload, DECODE_ROWS, LOGCORE, lambda fetch: partial(decode_rows, fetch.stored)),
         task(workload, ENCODE_COLUMNS, LOGCORE, lambda fetch: partial(workload.encode, fetch.columns)),
         task(workload, DECODE_COLUMNS, LOGCORE, lambda fetch: partial(decode_columns, fetch.stored)),
         task(workload, DECODE_VIEW, LOGCORE, lambda fetch: partial(decode_columns, fetch.stored, layout="view")),
         task(workload, SCAN, LOGCORE, lambda fetch: partial(scan_batches, fetch.stored)),
+        validate_task(workload),
     ]
-    if _validate is not None:
-        tasks.append(validate_task(workload))
-    return tasks
 
 
 def validate_task(workload: Workload) -> Task:
     """A broker's checks; a call a batch, because a producer sends one at a time to a partition."""
-    if _validate is None:
-        raise UsageError("validate", got="a logcore without it", wanted="one that validates")
-    check = partial(_validate, now_ms=max(int(fetch.columns.timestamp.max()) for fetch in workload.fetches))
+    check = partial(validate, now_ms=max(int(fetch.columns.timestamp.max()) for fetch in workload.fetches))
     return task(workload, VALIDATE, LOGCORE, lambda fetch: partial(_each, check, fetch.produced))
 
 

@@ -6,7 +6,6 @@ from importlib.metadata import entry_points
 
 import pytest
 
-import logcore
 from logcore import StorageError, UsageError, encode_batch
 from logcore.bench import codec, peers
 from logcore.bench.operations import bar_tasks, logcore_tasks
@@ -19,9 +18,7 @@ BAR_FIELDS = {
     *("codec", "level", "batch_bytes", "value_bytes", "operation", "against", "against_by"),
     *("ratio", "at_least", "is_met"),
 }
-OPERATIONS = ["encode rows", "decode rows", "encode columns", "decode columns", "decode view", "scan"]
-if hasattr(logcore, "validate"):
-    OPERATIONS.append("validate")
+OPERATIONS = ["encode rows", "decode rows", "encode columns", "decode columns", "decode view", "scan", "validate"]
 
 
 def _run(*flags):
