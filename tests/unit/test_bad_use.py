@@ -591,10 +591,6 @@ def test_a_column_that_was_not_decoded_or_lies_in_chunks_says_so() -> None:
     with pytest.raises(UsageError) as caught:
         _ = chunked.value
     check(caught.value, "value", None, "columns in 2 chunks", "one chunk: take it from .chunks")
-    with pytest.raises(UsageError) as caught:
-        chunked.__arrow_c_array__()
-    wanted = "__arrow_c_stream__, which hands out each"
-    check(caught.value, "__arrow_c_array__", None, "columns in 2 chunks", wanted)
     for column in (COLUMNS.key, COLUMNS.headers, decode_columns(DATA, layout="view").value):
         assert column[-1] == column[0]
         for index in (1, -2, 1 << 40):
