@@ -18,20 +18,20 @@ from libc.string cimport memcpy
 
 from logcore._arguments cimport check_optional, check_range
 from logcore._batch cimport (
-    BASE_OFFSET, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, LENGTH, LEGACY_SIZE_MIN, LOG_APPEND_TIME,
-    LOG_OVERHEAD, MAGIC, STEP_BATCH, STEP_FAULT, Fields, Header, Step, check_count, diagnose_record,
+    BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, LEGACY_SIZE_MIN, LOG_APPEND_TIME,
+    LOG_OVERHEAD, STEP_BATCH, STEP_FAULT, Fields, Header, Step, check_count, diagnose_record,
     read_header, read_record, record_timestamp, seal, size_limit, write_header,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, Varint, add64, put_varint, read_varint, store32, store64, sub64, unzigzag,
+    VARINT_BYTES_MAX, Varint, add64, put_varint, read_varint, sub64, unzigzag,
     varint_bytes, zigzag,
 )
-from logcore._checksum cimport crc32_of
 from logcore._compression cimport CODEC_ZSTD, codec_id, compress_span, level_for
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
-from logcore._legacy cimport open_messages
+from logcore._legacy cimport encode_message, open_messages, put_message
 from logcore._payload cimport decompressed, decompressed_limit
+from logcore._write cimport Measured, measure_record, put_record
 
 import cython
 
@@ -40,8 +40,6 @@ from logcore.errors import (
 )
 
 cdef enum:
-    MESSAGE_CRC = LOG_OVERHEAD
-    MESSAGE_ATTRIBUTES = MAGIC + 1
     # What a record of one magic may take more than the same record of another: 34 bytes around key and value in
     # magic 1 against 7 in magic 2, or 17 of longer varints within magic 2.
     GROWTH_MAX = 32
@@ -206,52 +204,6 @@ cdef inline uint8_t* put_bytes(uint8_t* out, const uint8_t* data, int64_t size) 
     return out
 
 
-cdef uint8_t* put_record(uint8_t* out, const Item* item, int64_t timestamp_delta, int64_t offset_delta) noexcept nogil:
-    """A record of magic 2."""
-    cdef int64_t size = 1 + varint_bytes(zigzag(timestamp_delta)) + varint_bytes(zigzag(offset_delta))
-    size += varint_bytes(zigzag(item.key_size if item.key_size >= 0 else -1)) + max(item.key_size, 0)
-    size += varint_bytes(zigzag(item.value_size if item.value_size >= 0 else -1)) + max(item.value_size, 0)
-    size += headers_size(item) if item.header_count else 1
-    out = put_varint(out, zigzag(size))
-    out[0] = 0
-    out = put_varint(out + 1, zigzag(timestamp_delta))
-    out = put_varint(out, zigzag(offset_delta))
-    out = put_bytes(out, item.key, item.key_size)
-    out = put_bytes(out, item.value, item.value_size)
-    if item.header_count:
-        return put_headers(out, item)
-    out[0] = 0
-    return out + 1
-
-
-cdef inline uint8_t* put_sized(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
-    """An int32 length and its bytes."""
-    store32(out, <int32_t>(size if size >= 0 else -1))
-    out += 4
-    if size > 0:
-        memcpy(out, data, <size_t>size)
-        out += size
-    return out
-
-
-cdef uint8_t* put_message(
-    uint8_t* start, const Item* item, int64_t offset, int64_t timestamp, int8_t magic, uint8_t attributes,
-) noexcept nogil:
-    """A message of magic 0 or 1, with its offset, size and checksum."""
-    cdef uint8_t* out = start + MESSAGE_ATTRIBUTES + 1
-    store64(start + BASE_OFFSET, offset)
-    start[MAGIC] = <uint8_t>magic
-    start[MESSAGE_ATTRIBUTES] = attributes
-    if magic:
-        store64(out, timestamp)
-        out += 8
-    out = put_sized(out, item.key, item.key_size)
-    out = put_sized(out, item.value, item.value_size)
-    store32(start + LENGTH, <int32_t>(out - start - LOG_OVERHEAD))
-    store32(start + MESSAGE_CRC, <int32_t>crc32_of(start + MAGIC, <size_t>(out - start - MAGIC)))
-    return out
-
-
 @cython.final
 cdef class BatchBuilder:
     """One batch, or a run of uncompressed messages of magic 0 or 1. Owns its memory; finish() copies out of it."""
@@ -284,6 +236,7 @@ cdef class BatchBuilder:
     cdef Added add(self, const Item* item, int64_t offset) noexcept nogil:
         """Write one record, for which there is room, at `offset`."""
         cdef uint8_t* out = self.memory.data + self.used
+        cdef Measured measured
         cdef uint8_t attributes
         if offset < 0 and self.magic < 2:
             # A reader computes the offsets inside a set from the last one, and takes 0 and less for something else.
@@ -297,13 +250,22 @@ cdef class BatchBuilder:
         elif item.timestamp > self.header.max_timestamp:
             self.header.max_timestamp = item.timestamp
         if self.magic == 2:
-            out = put_record(out, item, sub64(item.timestamp, self.header.base_timestamp),
-                             offset - self.header.base_offset)
+            measure_record(&measured, sub64(item.timestamp, self.header.base_timestamp),
+                           offset - self.header.base_offset, max(item.key_size, -1), max(item.value_size, -1),
+                           headers_size(item) if item.header_count else 1)
+            out = put_record(out, &measured, item.key, item.key_size, item.key_size, item.value, item.value_size,
+                             item.value_size)
+            if item.header_count:
+                out = put_headers(out, item)
+            else:
+                out[0] = 0
+                out += 1
         else:
             attributes = LOG_APPEND_TIME if self.is_stamped and self.magic else 0
             out = put_message(
-                out, item, offset - self.header.base_offset if self.codec and self.magic else offset,
-                self.append_time if self.is_stamped else item.timestamp, self.magic, attributes)
+                out, offset - self.header.base_offset if self.codec and self.magic else offset,
+                self.append_time if self.is_stamped else item.timestamp, item.key, item.key_size, item.value,
+                item.value_size, self.magic, attributes)
         if out - self.memory.data > BATCH_BYTES_MAX - LOG_OVERHEAD - LEGACY_SIZE_MIN - 8:
             return ADD_SIZE
         self.used = out - self.memory.data
@@ -340,7 +302,6 @@ cdef class BatchBuilder:
         cdef Py_ssize_t head = BATCH_HEADER_SIZE if self.magic == 2 else 0
         cdef bytes packed, made
         cdef uint8_t* batch
-        cdef Item wrapper
         if self.is_stamped:
             self.header.max_timestamp = self.append_time
         if not self.codec:
@@ -353,15 +314,9 @@ cdef class BatchBuilder:
             if len(packed) > BATCH_BYTES_MAX - BATCH_HEADER_SIZE:
                 raise MessageTooLargeError(f"batch to write: got {len(packed)} bytes, wanted at most {BATCH_BYTES_MAX}")
             if self.magic < 2:
-                wrapper.key_size = -1
-                wrapper.value = <const uint8_t*>PyBytes_AS_STRING(packed)
-                wrapper.value_size = len(packed)
-                made = PyBytes_FromStringAndSize(
-                    NULL, LOG_OVERHEAD + LEGACY_SIZE_MIN + (8 if self.magic else 0) + len(packed))
-                put_message(<uint8_t*>PyBytes_AS_STRING(made), &wrapper, self.header.last_offset,
-                            self.header.max_timestamp, self.magic,
-                            <uint8_t>(self.codec | (LOG_APPEND_TIME if self.is_stamped and self.magic else 0)))
-                return made
+                return encode_message(
+                    self.header.last_offset, self.header.max_timestamp, None, packed, self.magic,
+                    <uint8_t>(self.codec | (LOG_APPEND_TIME if self.is_stamped and self.magic else 0)))
             made = PyBytes_FromStringAndSize(NULL, head + len(packed))
             memcpy(PyBytes_AS_STRING(made) + head, PyBytes_AS_STRING(packed), <size_t>len(packed))
         batch = <uint8_t*>PyBytes_AS_STRING(made)

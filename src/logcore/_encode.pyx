@@ -23,10 +23,11 @@ from logcore._arguments cimport check_range
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory
-from logcore._bytes cimport COPY_SLACK, add64, copy_short, likely, put_varint, unlikely, varint_bytes, zigzag
+from logcore._bytes cimport COPY_SLACK, add64, likely, put_varint, unlikely, varint_bytes, zigzag
 from logcore._columns cimport VIEW_INLINE_MAX
 from logcore._compression cimport compress_span
 from logcore._options cimport BatchOptions
+from logcore._write cimport Measured, measure_record, put_record
 
 import cython
 
@@ -422,7 +423,7 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
     by far the most common, are read right here; every other kind through bytes_at().
     """
     cdef int64_t row = next_row[0], stop = rows.count
-    cdef int64_t timestamp, offset, key_size, value_size, body, total, headers_size, begin
+    cdef int64_t timestamp, offset, key_size, value_size, total, headers_size, begin
     cdef int64_t previous = batch.previous, size = batch.size, size_cut = batch.size_cut, written = batch.count
     cdef int64_t base_offset = batch.base_offset
     cdef int64_t base_timestamp = batch.base_timestamp, max_timestamp = batch.max_timestamp
@@ -433,7 +434,7 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
     cdef const uint8_t* key_data = rows.key.data
     cdef const uint8_t* value_data = rows.value.data
     cdef ptrdiff_t key_bytes = rows.key.data_end - key_data, value_bytes = rows.value.data_end - value_data
-    cdef uint64_t timestamp_bits, offset_bits, key_bits, value_bits, body_bits
+    cdef Measured measured
     cdef const uint8_t* key = NULL
     cdef const uint8_t* value = NULL
     cdef Span span
@@ -490,18 +491,8 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
             if headers_size < 0:
                 pause = PAUSE_HEADER_NAME if headers_size == SIZE_NULL else PAUSE_BAD
                 break
-        timestamp_bits = zigzag(timestamp - base_timestamp)
-        offset_bits = zigzag(offset - base_offset)
-        key_bits = zigzag(key_size)
-        value_bits = zigzag(value_size)
-        body = (1 + varint_bytes(timestamp_bits) + varint_bytes(offset_bits) + varint_bytes(key_bits)
-                + varint_bytes(value_bits) + headers_size)
-        if likely(key_size > 0):
-            body += key_size
-        if likely(value_size > 0):
-            body += value_size
-        body_bits = zigzag(body)
-        total = varint_bytes(body_bits) + body
+        total = measure_record(&measured, timestamp - base_timestamp, offset - base_offset, key_size, value_size,
+                               headers_size)
         if unlikely(size + total > size_cut or offset - base_offset > 0x7FFFFFFF):
             if written:
                 pause = PAUSE_FULL
@@ -515,18 +506,7 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
         if unlikely(total > out_end - out):
             pause = PAUSE_ROOM
             break
-        out = put_varint(out, body_bits)
-        out[0] = 0
-        out = put_varint(out + 1, timestamp_bits)
-        out = put_varint(out, offset_bits)
-        out = put_varint(out, key_bits)
-        if likely(key_size > 0):
-            copy_short(out, key, <size_t>key_size, key_room)
-            out += key_size
-        out = put_varint(out, value_bits)
-        if likely(value_size > 0):
-            copy_short(out, value, <size_t>value_size, value_room)
-            out += value_size
+        out = put_record(out, &measured, key, key_size, key_room, value, value_size, value_room)
         if unlikely(with_headers):
             out = put_headers(out, &rows.headers, row)
         else:

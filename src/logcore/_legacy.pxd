@@ -29,4 +29,9 @@ cdef class MessageSet:
 
 
 cdef MessageSet open_messages(Source source, const Header* header, int64_t bytes_max, int64_t shift)
+cdef bytes encode_message(int64_t offset, int64_t timestamp, bytes key, bytes value, int magic, uint8_t attributes)
+cdef uint8_t* put_message(
+    uint8_t* start, int64_t offset, int64_t timestamp, const uint8_t* key, int64_t key_size, const uint8_t* value,
+    int64_t value_size, int magic, uint8_t attributes,
+) noexcept nogil
 cdef bytes encode_messages(list rows, int magic, int codec, int level, int64_t append_time)

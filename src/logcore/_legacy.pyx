@@ -170,25 +170,45 @@ cdef bytes encode_messages(list rows, int magic, int codec, int level, int64_t a
 
 
 cdef bytes encode_message(int64_t offset, int64_t timestamp, bytes key, bytes value, int magic, uint8_t attributes):
-    cdef Py_ssize_t key_size = 0 if key is None else len(key)
-    cdef Py_ssize_t value_size = 0 if value is None else len(value)
-    cdef Py_ssize_t size = LOG_OVERHEAD + LEGACY_SIZE_MIN + (8 if magic else 0) + key_size + value_size
-    cdef bytes message = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(message)
-    cdef uint8_t* pos = start + MESSAGE_TIMESTAMP
+    cdef Py_ssize_t key_size = -1 if key is None else len(key)
+    cdef Py_ssize_t value_size = -1 if value is None else len(value)
+    cdef bytes message = PyBytes_FromStringAndSize(
+        NULL, LOG_OVERHEAD + LEGACY_SIZE_MIN + (8 if magic else 0) + max(key_size, 0) + max(value_size, 0))
+    cdef const uint8_t* key_data = NULL
+    cdef const uint8_t* value_data = NULL
+    if key is not None:
+        key_data = <const uint8_t*>PyBytes_AS_STRING(key)
+    if value is not None:
+        value_data = <const uint8_t*>PyBytes_AS_STRING(value)
+    put_message(<uint8_t*>PyBytes_AS_STRING(message), offset, timestamp, key_data, key_size, value_data, value_size,
+                magic, attributes)
+    return message
+
+
+cdef uint8_t* put_message(
+    uint8_t* start, int64_t offset, int64_t timestamp, const uint8_t* key, int64_t key_size, const uint8_t* value,
+    int64_t value_size, int magic, uint8_t attributes,
+) noexcept nogil:
+    """Write a message, with its offset, size and checksum; returns the byte after it."""
+    cdef uint8_t* out = start + MESSAGE_TIMESTAMP
     store64(start + BASE_OFFSET, offset)
-    store32(start + LENGTH, <int32_t>(size - LOG_OVERHEAD))
     start[MAGIC] = <uint8_t>magic
     start[MESSAGE_ATTRIBUTES] = attributes
     if magic:
-        store64(pos, timestamp)
-        pos += 8
-    store32(pos, -1 if key is None else <int32_t>key_size)
-    if key is not None:
-        memcpy(pos + 4, PyBytes_AS_STRING(key), <size_t>key_size)
-    pos += 4 + key_size
-    store32(pos, -1 if value is None else <int32_t>value_size)
-    if value is not None:
-        memcpy(pos + 4, PyBytes_AS_STRING(value), <size_t>value_size)
-    store32(start + MESSAGE_CRC, <int32_t>crc32_of(start + MAGIC, <size_t>(size - MAGIC)))
-    return message
+        store64(out, timestamp)
+        out += 8
+    out = put_sized(out, key, key_size)
+    out = put_sized(out, value, value_size)
+    store32(start + LENGTH, <int32_t>(out - start - LOG_OVERHEAD))
+    store32(start + MESSAGE_CRC, <int32_t>crc32_of(start + MAGIC, <size_t>(out - start - MAGIC)))
+    return out
+
+
+cdef inline uint8_t* put_sized(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
+    """An int32 length, any negative one as the -1 of null, and the bytes."""
+    store32(out, <int32_t>max(size, -1))
+    out += 4
+    if size > 0:
+        memcpy(out, data, <size_t>size)
+        out += size
+    return out

@@ -35,6 +35,7 @@ from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
 from logcore._legacy cimport Message, MessageSet, encode_messages, open_messages
 from logcore._options cimport BatchOptions
 from logcore._payload cimport decompressed, decompressed_limit
+from logcore._write cimport Measured, measure_record, put_record
 
 import cython
 
@@ -690,8 +691,7 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
     cdef uint8_t* pos
     cdef bytes name, content
     cdef list pairs
-    cdef uint64_t timestamp_bits, offset_bits, key_bits, value_bits
-    cdef int64_t body
+    cdef Measured measured
     check_iterable(records)
     for item in records:
         offset = -1
@@ -757,17 +757,7 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
                 if content is not None:
                     headers_size += len(content)
 
-        timestamp_bits = zigzag(timestamp - base_timestamp)
-        offset_bits = zigzag(offset - base)
-        key_bits = zigzag(key_size)
-        value_bits = zigzag(value_size)
-        body = (1 + varint_bytes(timestamp_bits) + varint_bytes(offset_bits) + varint_bytes(key_bits)
-                + varint_bytes(value_bits) + headers_size)
-        if key_size > 0:
-            body += key_size
-        if value_size > 0:
-            body += value_size
-        size = varint_bytes(zigzag(body)) + body
+        size = measure_record(&measured, timestamp - base_timestamp, offset - base, key_size, value_size, headers_size)
         if unlikely(size > 0x7FFFFFFF - writer.used or (
                 not options.codec and size > options.batch_bytes_max - writer.used)):
             raise MessageTooLargeError(
@@ -775,18 +765,7 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
                 f"wanted at most {0x7FFFFFFF if options.codec else options.batch_bytes_max}")
         pos = writer.reserve(size)
         writer.used += size
-        pos = put_varint(pos, zigzag(body))
-        pos[0] = 0
-        pos = put_varint(pos + 1, timestamp_bits)
-        pos = put_varint(pos, offset_bits)
-        pos = put_varint(pos, key_bits)
-        if key_size > 0:
-            memcpy(pos, key_data, <size_t>key_size)
-            pos += key_size
-        pos = put_varint(pos, value_bits)
-        if value_size > 0:
-            memcpy(pos, value_data, <size_t>value_size)
-            pos += value_size
+        pos = put_record(pos, &measured, key_data, key_size, key_size, value_data, value_size, value_size)
         if pairs is None:
             pos[0] = 0
         else:

@@ -443,6 +443,8 @@ cdef class Inspection:
         cdef bint by_timestamp = False
         for index in range(header.count):
             pos = read_record(pos, end, &record)
+            if pos == NULL:  # somebody has written to the buffer since
+                break
             timestamp = header.max_timestamp
             if not header.attributes & LOG_APPEND_TIME:
                 timestamp = add64(header.base_timestamp, record.timestamp_delta)
