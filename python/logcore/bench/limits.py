@@ -39,6 +39,8 @@ LIMIT_CRC = "CRC of each batch"
 LIMIT_COPY = "copy the bytes"
 LIBRARY_COMPRESS = "compress the records"
 LIBRARY_DECOMPRESS = "decompress the records"
+_SNAPPY_HEADER_BYTES = 16
+_SNAPPY_BLOCK_BYTES = 32 << 10
 LIBRARIES = {"gzip": "zlib", "snappy": "cramjam", "lz4": "lz4", "zstd": "zstandard"}
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -185,11 +187,10 @@ def library_tasks(workload: Workload) -> list[Task]:
             call(*item)
 
     def compress_call(fetch: Fetch) -> Callable[[], object]:
-        return partial(each, compress, [(payload,) for payload in fetch.payloads])
+        return partial(each, compress, [(piece,) for payload in fetch.payloads for piece in _pieces(codec, payload)])
 
     def decompress_call(fetch: Fetch) -> Callable[[], object]:
-        streams = [(bytes(compress(payload)), len(payload)) for payload in fetch.payloads]
-        return partial(each, decompress, streams)
+        return partial(each, decompress, [(piece,) for stream in fetch.streams for piece in _blocks(codec, stream)])
 
     return [
         task(workload, LIBRARY_COMPRESS, by, compress_call),
@@ -197,11 +198,28 @@ def library_tasks(workload: Workload) -> list[Task]:
     ]
 
 
-def library_calls(codec: str, level: int | None) -> tuple[Callable[[bytes], Any], Callable[[bytes, int], Any]]:
-    """compress(plain) and decompress(stream, plain size) of the library behind `codec`, in one call each.
+def _pieces(codec: str, payload: bytes) -> list[bytes]:
+    """What the library is given at a time: all of it, or the 32-KiB blocks that Kafka's snappy has."""
+    if codec != "snappy":
+        return [payload]
+    return [payload[at : at + _SNAPPY_BLOCK_BYTES] for at in range(0, len(payload), _SNAPPY_BLOCK_BYTES)]
 
-    What a library gains by knowing the size beforehand, it is told.
-    """
+
+def _blocks(codec: str, stream: bytes) -> list[bytes]:
+    """The parts of a stored stream that the library alone can read: all of it, or the raw blocks of Kafka's snappy."""
+    if codec != "snappy":
+        return [stream]
+    blocks = []
+    at = _SNAPPY_HEADER_BYTES
+    while at < len(stream):
+        size = int.from_bytes(stream[at : at + 4], "big")
+        blocks.append(stream[at + 4 : at + 4 + size])
+        at += 4 + size
+    return blocks
+
+
+def library_calls(codec: str, level: int | None) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
+    """compress(plain) and decompress(stream) of the library behind `codec`, in one call each."""
     level = check_level(codec_id(codec), level)
     if codec == "gzip":
 
@@ -209,11 +227,11 @@ def library_calls(codec: str, level: int | None) -> tuple[Callable[[bytes], Any]
             deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
             return deflate.compress(plain) + deflate.flush()
 
-        return gzip_compress, lambda stream, size: zlib.decompress(stream, 31, size)
+        return gzip_compress, lambda stream: zlib.decompress(stream, 31)
     if codec == "snappy":
         import cramjam
 
-        return cramjam.snappy.compress_raw, lambda stream, size: cramjam.snappy.decompress_raw(stream, size)
+        return cramjam.snappy.compress_raw, cramjam.snappy.decompress_raw
     if codec == "lz4":
         import lz4.frame
 
@@ -224,11 +242,11 @@ def library_calls(codec: str, level: int | None) -> tuple[Callable[[bytes], Any]
             compression_level=frame_level,
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
             block_linked=False,
-            store_size=True,
+            store_size=False,
         )
-        return compress, lambda stream, size: lz4.frame.decompress(stream)
+        return compress, lz4.frame.decompress
     import zstandard
 
     compressor = zstandard.ZstdCompressor(level=3 if level is None else level)
     decompressor = zstandard.ZstdDecompressor()
-    return compressor.compress, lambda stream, size: decompressor.decompress(stream)
+    return compressor.compress, decompressor.decompress

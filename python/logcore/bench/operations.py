@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from logcore import decode_batches, decode_columns, encode_batch, scan_batches, validate
+from logcore._compression import codec_id, compress, decompress
 from logcore.bench.measure import Task
 from logcore.bench.workload import Fetch, Workload
 
@@ -20,6 +21,10 @@ VALIDATE = "validate"
 DECODE_EACH = "decode columns, batch by batch"
 DECODE_COLUMNS_UNCHECKED = "decode columns, no CRC"
 DECODE_VIEW_UNCHECKED = "decode view, no CRC"
+COMPRESS = "compress"
+DECOMPRESS = "decompress"
+
+_DECOMPRESSED_BYTES_MAX = 128 << 20
 
 
 def logcore_tasks(workload: Workload) -> list[Task]:
@@ -49,7 +54,19 @@ def validate_task(workload: Workload) -> Task:
 
 def bar_tasks(workload: Workload) -> list[Task]:
     """What the bars compare the operations with."""
-    return [decode_each_task(workload), *(unchecked_tasks(workload) if workload.case.codec == "none" else ())]
+    more = unchecked_tasks if workload.case.codec == "none" else compression_tasks
+    return [decode_each_task(workload), *more(workload)]
+
+
+def compression_tasks(workload: Workload) -> list[Task]:
+    """The codec's own step: Kafka's framing, its checks and its cap around the library, without the records."""
+    codec = codec_id(workload.case.codec)
+    pack = partial(compress, codec, level=workload.case.level)
+    unpack = partial(decompress, codec, bytes_max=_DECOMPRESSED_BYTES_MAX)
+    return [
+        task(workload, COMPRESS, LOGCORE, lambda fetch: partial(_each, pack, fetch.payloads)),
+        task(workload, DECOMPRESS, LOGCORE, lambda fetch: partial(_each, unpack, fetch.streams)),
+    ]
 
 
 def decode_each_task(workload: Workload) -> Task:

@@ -72,6 +72,11 @@ class Fetch:
         return [bytes(batch[HEADER_BYTES:]) for batch in split_batches(self.plain)]
 
     @cached_property
+    def streams(self) -> list[bytes]:
+        """The compressed record bytes of each stored batch."""
+        return [bytes(batch[HEADER_BYTES:]) for batch in split_batches(self.stored)]
+
+    @cached_property
     def produced(self) -> list[bytes]:
         """Each stored batch as a producer sends it: alone, and from offset 0 on."""
         found = [bytearray(batch) for batch in split_batches(self.stored)]
