@@ -1,7 +1,7 @@
 """The checksum of a v2 batch, computed in strips just ahead of the records' parser.
 
-The checksum waits for memory and the parser for its branches; in strips the processor does both at once, and the
-parser finds its bytes in the cache. Whoever walks records looks ahead when it has come to where the last look ended,
+A batch is fetched from memory once: the parser finds its bytes in the nearest cache, where the checksum has just read
+them. Whoever walks records looks ahead when it has come to where the last look ended,
 and takes in the rest when it is done; only then is `crc` the checksum of the batch.
 """
 
