@@ -4,6 +4,7 @@
 #     .venv            the release build, installed editable: edits of .py files are seen at once
 #     .venv-debug      LOGCORE_DEBUG=1     borrows every other package from .venv
 #     .venv-sanitize   LOGCORE_SANITIZE=1  likewise; run its python through tools/sanitize.sh
+#     .venv-coverage   LOGCORE_COVERAGE=1  likewise; for the coverage-guided fuzzer
 #     .venv-lowest     the release build with the lowest versions that pyproject.toml allows
 
 PYTHON ?= python3
@@ -62,6 +63,10 @@ test-sanitize: .venv-sanitize/.installed
 fuzz: .venv-sanitize/.installed  ## hostile bytes into the sanitize build; LOGCORE_FULL=1 for the million
 	tools/sanitize.sh .venv-sanitize/bin/python -m pytest $(PYTEST_ARGS) $(HOSTILE)
 
+.PHONY: fuzz-coverage
+fuzz-coverage: .venv-coverage/.installed  ## ten minutes of coverage-guided fuzzing; shows how coverage grows
+	tools/sanitize.sh .venv-coverage/bin/python -m tests.fuzz.coverage --seconds 600
+
 .PHONY: test-peers
 test-peers: .venv/.test build/kafka-jars/.fetched  ## Kafka's own reader on what we write (needs a JDK and Maven)
 	LOGCORE_KAFKA_JARS=$(CURDIR)/build/kafka-jars $(BIN)/python -m pytest -m peers $(PYTEST_ARGS)
@@ -94,7 +99,7 @@ wheel: .venv/.test  ## dist/: the sdist, and the wheel made from it
 
 .PHONY: clean
 clean:  ## remove everything that make made, the virtual environments too
-	rm -rf build dist .venv .venv-debug .venv-sanitize .venv-lowest
+	rm -rf build dist .venv .venv-debug .venv-sanitize .venv-coverage .venv-lowest
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -153,6 +158,9 @@ endef
 
 .venv-sanitize/.installed: $(COMPILED) $(MODULES) build/files | .venv/.test
 	$(call borrowing_environment,.venv-sanitize,LOGCORE_SANITIZE)
+
+.venv-coverage/.installed: $(COMPILED) $(MODULES) build/files | .venv/.test
+	$(call borrowing_environment,.venv-coverage,LOGCORE_COVERAGE)
 
 .venv-lowest/.installed: $(COMPILED) $(MODULES) build/files tests/lowest-requirements.txt
 	@tools/check-machine.sh $(PYTHON)

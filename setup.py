@@ -3,16 +3,17 @@
 `src/logcore` is the engine (deterministic, compiled), `python/logcore` the system around it; the arrows between
 them are in docs/internals/ARCHITECTURE.md. Everything static lives in pyproject.toml.
 
-Three builds, chosen by environment variable:
+Three builds, chosen by environment variable, and one for a fuzzer:
 
     (none)               release: -O3
     LOGCORE_DEBUG=1      invariant walks and live-object counters in the core, -O1, C assertions
     LOGCORE_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer; run with tools/sanitize.sh
+    LOGCORE_COVERAGE=1   the sanitize build, and every basic block calls the tracer of tests/fuzz/coverage.py
 
 Everything generated lies in build/, one directory a build, so that they never mix and no `.c` appears beside its
 `.pyx`:
 
-    build/<release|debug|sanitize>/cython/   the generated C (and, in the debug build, Cython's annotated HTML)
+    build/<release|debug|sanitize|…>/cython/  the generated C (and, in the debug build, Cython's annotated HTML)
     build/<…>/<platform>/                    object files, and the last built extension modules
 
 The last built modules are kept because pip and setuptools hand every build a new temporary directory: without them
@@ -32,8 +33,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 DEBUG = os.environ.get("LOGCORE_DEBUG") == "1"
-SANITIZE = os.environ.get("LOGCORE_SANITIZE") == "1"
-FLAVOUR = "sanitize" if SANITIZE else "debug" if DEBUG else "release"
+COVERAGE = os.environ.get("LOGCORE_COVERAGE") == "1"
+SANITIZE = COVERAGE or os.environ.get("LOGCORE_SANITIZE") == "1"
+FLAVOUR = "coverage" if COVERAGE else "sanitize" if SANITIZE else "debug" if DEBUG else "release"
 
 ROOT = Path(__file__).parent
 ENGINE = Path("src/logcore")
@@ -46,6 +48,7 @@ if SANITIZE:
     LINK = ["-fsanitize=address,undefined"]
     # Python's own flags define signed overflow (-fwrapv), which would hide it from the sanitizer.
     FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", *LINK, "-fno-sanitize-recover=undefined"]
+    FLAGS += ["-fsanitize-coverage=trace-pc"] if COVERAGE else []
 elif DEBUG:
     FLAGS, LINK = ["-O1", "-g", "-UNDEBUG"], []
 else:
@@ -157,6 +160,7 @@ class BuildExtensions(build_ext):
                 "wraparound": False,
                 "cdivision": True,
                 "initializedcheck": False,
+                "auto_pickle": False,  # it would take a pointer for a string
                 "embedsignature": True,
                 "embedsignature.format": "python",
             },

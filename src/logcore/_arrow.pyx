@@ -17,6 +17,9 @@ import cython
 
 from logcore.errors import UsageError, UsageTypeError
 
+cdef extern from "Python.h" nogil:
+    bint Py_IsInitialized()
+
 cdef enum:
     ARROW_FLAG_NULLABLE = 2
     EINVAL = 22
@@ -98,7 +101,8 @@ cdef void release_array(ArrowArray* array) noexcept nogil:
     free(array.children)
     free(array.buffers)
     array.release = NULL
-    if array.private_data != NULL:
+    # A consumer may hold an array longer than the interpreter lives; then its memory goes with the process.
+    if array.private_data != NULL and Py_IsInitialized():
         with gil:
             Py_DECREF(<object>array.private_data)
 
@@ -206,8 +210,9 @@ cdef const char* stream_error(ArrowArrayStream* stream) noexcept nogil:
 
 cdef void stream_release(ArrowArrayStream* stream) noexcept nogil:
     stream.release = NULL
-    with gil:
-        Py_DECREF(<StreamState>stream.private_data)
+    if Py_IsInitialized():
+        with gil:
+            Py_DECREF(<StreamState>stream.private_data)
 
 
 cdef object stream_capsule(list exports, Export schema):
@@ -298,6 +303,8 @@ cdef list import_stream(object capsule):
         status = stream.get_schema(stream, &keeper.schema)
     if status:
         raise stream_failure(stream, status)
+    if keeper.schema.release == NULL:
+        raise UsageError("Arrow stream", got="no schema", wanted="one")
     while True:
         imported = Imported.__new__(Imported)
         imported.keeper = keeper

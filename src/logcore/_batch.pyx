@@ -15,7 +15,7 @@ from libc.string cimport memset
 from logcore._arguments cimport check_optional, check_range
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, writable
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64,
+    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64, sub64,
     unzigzag,
 )
 from logcore._checksum cimport crc32_of, crc32c_of, crc_of_middle, crc_prefix
@@ -245,7 +245,7 @@ cdef void write_header(uint8_t* batch, const Header* header) noexcept nogil:
     store32(batch + LEADER_EPOCH, header.leader_epoch)
     batch[MAGIC] = 2
     store16(batch + ATTRIBUTES, header.attributes)
-    store32(batch + LAST_OFFSET_DELTA, <int32_t>(header.last_offset - header.base_offset))
+    store32(batch + LAST_OFFSET_DELTA, <int32_t>sub64(header.last_offset, header.base_offset))
     store64(batch + BASE_TIMESTAMP, header.base_timestamp)
     store64(batch + MAX_TIMESTAMP, header.max_timestamp)
     store64(batch + PRODUCER_ID, header.producer_id)
@@ -285,12 +285,12 @@ cdef bint is_plausible(const Header* header) noexcept nogil:
 # --------------------------------------------------------------------------------------- what the edges share
 
 cdef int32_t size_limit(object batch_bytes_max) except -1:
-    check_optional("batch_bytes_max", batch_bytes_max, 1, 0x7FFFFFFF)
+    batch_bytes_max = check_optional("batch_bytes_max", batch_bytes_max, 1, 0x7FFFFFFF)
     return 0x7FFFFFFF if batch_bytes_max is None else batch_bytes_max
 
 
 cdef Py_ssize_t position_in(object position, Py_ssize_t size) except -1:
-    check_range("position in the buffer", position, 0, size)
+    position = check_range("position in the buffer", position, 0, size)
     return position
 
 
@@ -494,11 +494,19 @@ def assign_offsets(buffer, base_offset, *, leader_epoch=-1) -> int:
     Each batch keeps its own span (last offset - base offset). Both fields lie outside the checksum, which stays
     valid. Returns the offset after the last. Nothing is changed if a batch is damaged, partial or of an older magic.
     """
-    cdef int64_t next_offset
-    cdef int64_t span
-    cdef int32_t epoch
-    check_range("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
-    check_range("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
+    base_offset = check_range("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    leader_epoch = check_range("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
+    cdef Py_buffer view
+    cdef uint8_t* data = writable(buffer, "buffer to number", &view)
+    try:
+        # The view keeps the buffer from being resized between the look at it and the writing.
+        return _number(data, buffer, base_offset, leader_epoch)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int64_t _number(uint8_t* data, buffer, base_offset, int32_t leader_epoch) except -1:
+    cdef int64_t next_offset = base_offset, span
     scan = scan_batches(buffer, verify_crc=False)
     if scan.error is not None:
         raise scan.error
@@ -511,17 +519,10 @@ def assign_offsets(buffer, base_offset, *, leader_epoch=-1) -> int:
     spans = headers["last_offset"] - headers["base_offset"]
     if (spans < 0).any() or base_offset + int(spans.sum()) + len(spans) > 0x7FFFFFFFFFFFFFFF:
         raise UsageError("offsets of the buffer", got=f"spans from {spans.min()}", wanted="0 or more, below 2^63")
-    cdef Py_buffer view
-    cdef uint8_t* data = writable(buffer, "buffer to number", &view)
-    next_offset = base_offset
-    epoch = leader_epoch
-    try:
-        for position, span in zip(headers["position"].tolist(), spans.tolist(), strict=True):
-            store64(data + <Py_ssize_t>position + BASE_OFFSET, next_offset)
-            store32(data + <Py_ssize_t>position + LEADER_EPOCH, epoch)
-            next_offset += span + 1
-    finally:
-        PyBuffer_Release(&view)
+    for position, span in zip(headers["position"].tolist(), spans.tolist(), strict=True):
+        store64(data + <Py_ssize_t>position + BASE_OFFSET, next_offset)
+        store32(data + <Py_ssize_t>position + LEADER_EPOCH, leader_epoch)
+        next_offset += span + 1
     return next_offset
 
 
@@ -562,10 +563,10 @@ cdef bint _patch(
         raise UsageError("offsets to patch", got="base_offset and last_offset", wanted="one of them")
     if timestamp_type is not None and timestamp_type != "create_time" and timestamp_type != "log_append_time":
         raise UsageError("timestamp_type", got=repr(timestamp_type), wanted='"create_time" or "log_append_time"')
-    check_optional("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
-    check_optional("last_offset", last_offset, 0, 0x7FFFFFFFFFFFFFFF)
-    check_optional("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
-    check_optional("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
+    base_offset = check_optional("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    last_offset = check_optional("last_offset", last_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    leader_epoch = check_optional("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
+    max_timestamp = check_optional("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
     if timestamp_type == "log_append_time" and max_timestamp is None:
         raise UsageError("max_timestamp", got="None", wanted="the append time, with log_append_time")
     stamped = timestamp_type is not None or max_timestamp is not None
@@ -577,8 +578,8 @@ cdef bint _patch(
         if stamped and header.magic == 0:
             raise UsageError("timestamp to patch", got="a batch of magic 0", wanted="magic 1 or 2")
     elif last_offset is not None:
-        base_offset = last_offset - (header.last_offset - header.base_offset)
-        check_range("base_offset that follows from last_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
+        base_offset = last_offset - sub64(header.last_offset, header.base_offset)
+        base_offset = check_range("base_offset that follows from last_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
 
     if header.magic < 2:
         if last_offset is not None:
@@ -615,8 +616,8 @@ def increment_sequence(sequence, increment) -> int:
     >>> increment_sequence(2147483647, 1)
     0
     """
-    check_range("sequence", sequence, 0, 0x7FFFFFFF)
-    check_range("increment", increment, 0, 0x7FFFFFFF)
+    sequence = check_range("sequence", sequence, 0, 0x7FFFFFFF)
+    increment = check_range("increment", increment, 0, 0x7FFFFFFF)
     return sequence_after(sequence, increment)
 
 
@@ -626,6 +627,6 @@ def decrement_sequence(sequence, decrement) -> int:
     >>> decrement_sequence(0, 1)
     2147483647
     """
-    check_range("sequence", sequence, 0, 0x7FFFFFFF)
-    check_range("decrement", decrement, 0, 0x7FFFFFFF)
+    sequence = check_range("sequence", sequence, 0, 0x7FFFFFFF)
+    decrement = check_range("decrement", decrement, 0, 0x7FFFFFFF)
     return <int32_t>((<int64_t>sequence - <int64_t>decrement) & 0x7FFFFFFF)

@@ -28,4 +28,6 @@ cdef class Memory:
     cdef Memory new(Py_ssize_t capacity)
 
 
+cdef object changed_buffer()
+cdef Source frozen(Source source)
 cdef uint8_t* writable(object buffer, str what, Py_buffer* view) except NULL

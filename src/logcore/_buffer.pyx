@@ -7,6 +7,7 @@ bytes (a Batch, a view column) holds the Source. A Memory may grow only while no
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
@@ -113,6 +114,18 @@ cdef class Memory:
 
     def __releasebuffer__(self, Py_buffer* view):
         self.exports -= 1
+
+
+cdef object changed_buffer():
+    """For a second walk over bytes that no longer say what the first found."""
+    return UsageError("buffer", got="bytes that changed while they were read", wanted="a buffer left alone")
+
+
+cdef Source frozen(Source source):
+    """The same bytes where nobody can change them: for work that walks them more than once and trusts the first walk."""
+    if PyBytes_CheckExact(<object>source.view.obj):
+        return source
+    return Source(PyBytes_FromStringAndSize(<const char*>source.data, source.size))
 
 
 cdef uint8_t* writable(object buffer, str what, Py_buffer* view) except NULL:

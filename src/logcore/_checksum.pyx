@@ -88,7 +88,7 @@ def crc32(data, crc=0) -> int:
 
 
 cdef _checksum(Source source, crc, bint castagnoli):
-    check_range("crc to continue from", crc, 0, 0xFFFFFFFF)
+    crc = check_range("crc to continue from", crc, 0, 0xFFFFFFFF)
     cdef uint32_t seed = crc
     if source.size < GIL_RELEASE_BYTES:
         return lc_crc32c(seed, source.data, <size_t>source.size) if castagnoli \
@@ -117,7 +117,7 @@ def partition_for_key(key, partition_count) -> int:
     >>> partition_for_key(b"order-17", 6)
     3
     """
-    check_range("partition_count", partition_count, 1, 0x7FFFFFFF)
+    partition_count = check_range("partition_count", partition_count, 1, 0x7FFFFFFF)
     cdef Source source = Source(key, "key")
     # The sign bit is masked, not negated: Java's abs() of the least int is negative.
     return (murmur2_of(source.data, <size_t>source.size) & 0x7FFFFFFF) % <int32_t>partition_count

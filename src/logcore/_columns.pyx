@@ -280,8 +280,11 @@ cdef class Columns:
 
     def to_arrow(self):
         """A pyarrow.Table that shares this memory. Needs pyarrow."""
-        import pyarrow
-
+        try:
+            import pyarrow
+        except ImportError:
+            raise UsageError("to_arrow", got="no pyarrow", wanted="pip install pyarrow, or any other consumer of "
+                             "Arrow's PyCapsule protocol") from None
         return pyarrow.table(self)
 
     cdef Export export(self):

@@ -22,7 +22,7 @@ from logcore._batch cimport (
     LOG_OVERHEAD, STEP_BATCH, STEP_FAULT, Fields, Header, Step, check_count, diagnose_record,
     read_header, read_record, record_timestamp, seal, size_limit, write_header,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source
+from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, frozen
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, Varint, add64, put_varint, read_varint, sub64, unzigzag,
     varint_bytes, zigzag,
@@ -353,7 +353,7 @@ cdef class Conversion:
         cdef bint is_control = header.magic == 2 and header.attributes & CONTROL != 0
         cdef int8_t magic = self.magic
         if self.magic < 2:
-            if is_control:
+            if is_control or (header.magic == 2 and header.count == 0):
                 return 0
             if target == CODEC_ZSTD:
                 raise UnsupportedCompressionTypeError(
@@ -493,8 +493,8 @@ def convert_batches(
     cdef const uint8_t* pos
     cdef const uint8_t* end
     cdef bint checked = verify_crc
-    check_range("magic", magic, 0, 2)
-    check_optional("first_offset", first_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    magic = check_range("magic", magic, 0, 2)
+    first_offset = check_optional("first_offset", first_offset, 0, 0x7FFFFFFFFFFFFFFF)
     run.magic = magic
     run.codec = -1 if compression is None else codec_id(compression)
     if run.codec >= 0:
@@ -504,7 +504,7 @@ def convert_batches(
     if run.codec == CODEC_ZSTD and run.magic < 2:
         raise UsageError("compression", where=f"magic {magic}", got="zstd", wanted="none, gzip, snappy or lz4")
     run.level = level
-    run.source = Source(buffer)
+    run.source = frozen(Source(buffer))
     run.bytes_max = decompressed_limit(max_decompressed_bytes)
     run.budget = max(run.bytes_max, EXPANSION_MAX * run.source.size)
     run.floor = INT64_MIN if first_offset is None else first_offset

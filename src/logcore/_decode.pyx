@@ -18,7 +18,7 @@ from logcore._batch cimport (
     Header, Step, check_count, diagnose_record, read_header, read_record, read_record_ahead, read_record_checked,
     size_limit, verify_checksum,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source
+from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, changed_buffer
 from logcore._bytes cimport COPY_SLACK, VARINT_BYTES_MAX, Varint, copy_short, likely, read_varint, unlikely, unzigzag
 from logcore._columns cimport VIEW_INLINE_MAX, BinaryColumn, Columns, HeadersColumn, ViewColumn
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, FAULT_CRC, Fault, corrupt_batch, fail
@@ -488,6 +488,10 @@ cdef class Builder:
             memset(self.entries.ends, 0, 4 * <size_t>(first_row + 1))
             self.header_name = BytesBuilder.__new__(BytesBuilder)
             self.header_value = BytesBuilder.__new__(BytesBuilder)
+        if self.entries.name.used + 3 * plain > CHUNK_BYTES_MAX:
+            # Only a batch of 700 MiB comes here, in a chunk of its own: its names might not fit, should they be no UTF-8.
+            raise UsageError("headers", got=f"a batch of {plain} bytes of records with headers",
+                             wanted=f"at most {CHUNK_BYTES_MAX // 3}, or columns without headers")
         self.header_name.reserve(&self.entries.name, self.entries.entries + total,
                                  self.entries.name.used + 3 * plain, False)
         self.header_value.reserve(&self.entries.value, self.entries.entries + total,
@@ -495,7 +499,7 @@ cdef class Builder:
         with nogil:
             whole = decode_headers(pos, end, first_row, stop, self.entries.entries + total, &self.entries, &self.sink)
         if not whole:
-            raise UsageError("buffer", got="bytes that changed while they were decoded", wanted="a buffer left alone")
+            raise changed_buffer()
         return 0
 
     cdef void no_headers(self, int64_t first_row) noexcept nogil:
@@ -634,6 +638,9 @@ cdef class Decoder:
             if (
                 not self.builder.has_room(self.header.count, size)
                 or max(sink.key.used, sink.value.used) + size > self.chunk_bytes_max
+                or (self.builder.want_headers and (
+                    self.builder.entries.value.used + size > self.chunk_bytes_max
+                    or self.builder.entries.name.used + 3 * size > self.chunk_bytes_max))
                 or self.position + self.header.size_in_bytes - self.builder.origin > self.chunk_bytes_max
             ):
                 return PAUSE_BATCH if self.is_verified(batch) else PAUSE_FAULT
@@ -814,8 +821,8 @@ def decode_columns(
     cdef tuple names = chosen_names(columns)
     if layout != "binary" and layout != "view":
         raise UsageError("layout", got=repr(layout), wanted='"binary" or "view"')
-    check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
-    check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
+    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
+    chunk_bytes_max = check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
     decoder.source = Source(buffer)
     decoder.verify_crc = verify_crc
     decoder.want_control = include_control

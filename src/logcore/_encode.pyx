@@ -23,7 +23,7 @@ from logcore._arguments cimport check_range
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory
-from logcore._bytes cimport COPY_SLACK, add64, likely, put_varint, unlikely, varint_bytes, zigzag
+from logcore._bytes cimport COPY_SLACK, add64, likely, put_varint, sub64, unlikely, varint_bytes, zigzag
 from logcore._columns cimport VIEW_INLINE_MAX
 from logcore._compression cimport compress_span
 from logcore._options cimport BatchOptions
@@ -146,46 +146,99 @@ cdef int64_t bytes_at(const BytesInput* column, int64_t row, Span* span) noexcep
     return SIZE_NULL
 
 
+cdef object malformed(str name, str got):
+    return UsageError("Arrow array", where=name, got=got, wanted="what Arrow's C data interface promises")
+
+
+cdef int check_array(const ArrowSchema* schema, const ArrowArray* array, str name, int64_t buffers_min) except -1:
+    """Refuse what contradicts itself already in the structs; what their buffers hold is checked row by row."""
+    cdef int64_t index
+    if schema == NULL or array == NULL or schema.format == NULL:
+        raise malformed(name, "no format or no array")
+    if array.length < 0 or array.offset < 0 or array.length > 0x7FFFFFFFFFFFFFFF - array.offset:
+        raise malformed(name, f"length {array.length}, offset {array.offset}")
+    if array.n_buffers < buffers_min or (buffers_min and array.buffers == NULL):
+        raise malformed(name, f"{array.n_buffers} buffers, fewer than {buffers_min}")
+    if array.n_children != schema.n_children or (array.n_children and (
+            array.children == NULL or schema.children == NULL)):
+        raise malformed(name, f"{array.n_children} children for the {schema.n_children} of its schema")
+    for index in range(array.n_children):
+        if array.children[index] == NULL or schema.children[index] == NULL:
+            raise malformed(name, "a child that is not there")
+    return 0
+
+
+cdef int check_rows(const ArrowArray* array, int64_t offset, int64_t length, str name) except -1:
+    """Refuse a child with fewer rows than the array around it."""
+    if array.length < 0 or array.length - offset < length:
+        raise malformed(name, f"{array.length} rows, fewer than the {length} from {offset} on of the array around it")
+    return 0
+
+
+cdef str name_of(const ArrowSchema* schema):
+    return "" if schema.name == NULL else schema.name.decode("utf-8", "replace")
+
+
 cdef object refuse_type(str name, str got, str wanted):
     return UsageTypeError("column type", where=name, got=f"Arrow format {got!r}", wanted=wanted)
 
 
 cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowArray* array, str name) except -1:
     """Describe a child array of bytes or text."""
+    check_array(schema, array, name, 0)
     cdef const char* format = schema.format
     cdef Py_ssize_t last = array.length + array.offset
+    cdef bint has_rows = array.length > 0
     if schema.dictionary != NULL:
         raise refuse_type(name, "dictionary", "plain bytes or text: cast it first")
     column.first = array.offset
-    column.validity = <const uint8_t*>array.buffers[0] if array.n_buffers and array.null_count != 0 else NULL
     if strcmp(format, "n") == 0:
         column.kind = KIND_NULL
-        column.validity = NULL
-    elif strcmp(format, "z") == 0 or strcmp(format, "u") == 0:
+        return 0
+    if strcmp(format, "z") == 0 or strcmp(format, "u") == 0:
         column.kind = KIND_BINARY
+        check_array(schema, array, name, 3)
         column.ends32 = <const int32_t*>array.buffers[1]
         column.data = <const uint8_t*>array.buffers[2]
-        if array.length:
+        if has_rows and column.ends32 != NULL:
             column.data_end = column.data + max(column.ends32[last], 0)
     elif strcmp(format, "Z") == 0 or strcmp(format, "U") == 0:
         column.kind = KIND_LARGE
+        check_array(schema, array, name, 3)
         column.ends64 = <const int64_t*>array.buffers[1]
         column.data = <const uint8_t*>array.buffers[2]
-        if array.length:
+        if has_rows and column.ends64 != NULL:
             column.data_end = column.data + max(column.ends64[last], 0)
     elif strcmp(format, "vz") == 0 or strcmp(format, "vu") == 0:
         column.kind = KIND_VIEW
+        check_array(schema, array, name, 3)
         column.views = <const uint64_t*>array.buffers[1]
         column.buffer_count = array.n_buffers - 3
         column.buffers = array.buffers + 2
         column.buffer_sizes = <const int64_t*>array.buffers[array.n_buffers - 1]
+        if column.buffer_count and column.buffer_sizes == NULL:
+            raise malformed(name, "views without the sizes of their buffers")
     elif strncmp(format, "w:", 2) == 0:
         column.kind = KIND_FIXED
-        column.width = int(format[2:<Py_ssize_t>strlen(format)])
+        check_array(schema, array, name, 2)
+        width = format[2:<Py_ssize_t>strlen(format)]
+        if not width.isdigit() or len(width) > 10 or int(width) > 0x7FFFFFFF:
+            raise malformed(name, f"a width of {width.decode('ascii', 'replace')}")
+        column.width = int(width)
+        if last > 0x7FFFFFFFFFFFFFFF // max(column.width, 1):
+            raise malformed(name, f"{last} rows of {column.width} bytes")
         column.data = <const uint8_t*>array.buffers[1]
         column.data_end = column.data + last * column.width
+        if column.data == NULL and column.width == 0:
+            column.data = column.data_end = <const uint8_t*>array.buffers
     else:
-        raise refuse_type(name, format.decode(), "binary, utf8, their large and view forms, fixed-size binary or null")
+        raise refuse_type(name, format.decode("utf-8", "replace"),
+                          "binary, utf8, their large and view forms, fixed-size binary or null")
+    if has_rows and array.buffers[1] == NULL and (column.kind != KIND_FIXED or column.width):
+        raise malformed(name, "rows without a buffer for them")
+    if has_rows and column.data == NULL and column.data_end != NULL:
+        raise malformed(name, "bytes without a buffer for them")
+    column.validity = <const uint8_t*>array.buffers[0] if array.null_count != 0 else NULL
     return 0
 
 
@@ -200,7 +253,8 @@ cdef int64_t data_bytes(const BytesInput* column, int64_t count) noexcept nogil:
         total = column.ends64[column.first + count] - column.ends64[column.first]
     elif column.kind == KIND_VIEW:
         for row in range(column.first, column.first + count):
-            total += <uint32_t>column.views[2 * row]
+            if column.validity == NULL or is_valid(column.validity, row):
+                total += <uint32_t>column.views[2 * row]
     elif column.kind == KIND_FIXED:
         total = count * column.width
     return max(total, 0)
@@ -212,17 +266,27 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     cdef const ArrowSchema* entry
     cdef const ArrowArray* entries
     cdef int64_t index, last = array.offset + array.length, name_index = 0, value_index = 1
+    check_array(schema, array, "headers", 0)
     if strcmp(format, "n") == 0:
         return 0
     if strcmp(format, "+l") != 0 and strcmp(format, "+L") != 0 and strcmp(format, "+m") != 0:
         raise refuse_type("headers", format.decode(), "a list, large_list or map of (key, value)")
+    check_array(schema, array, "headers", 2)
+    if not array.n_children or (array.length and array.buffers[1] == NULL):
+        raise malformed("headers", "a list without elements or offsets")
     entry = schema.children[0]
     entries = array.children[0]
+    check_array(entry, entries, "headers", 0)
     if strcmp(entry.format, "+s") != 0 or entry.n_children != 2:
         raise refuse_type("headers", entry.format.decode(), "a struct of (key, value) as the list's element")
     for index in range(2):
-        if strcmp(entry.children[index].name, "value") == 0 and strcmp(format, "+m") != 0:
+        if name_of(entry.children[index]) == "value" and strcmp(format, "+m") != 0:
             value_index, name_index = index, 1 - index
+        check_rows(entries.children[index], entries.offset, entries.length, "headers")
+    if entries.null_count != 0 and entries.n_buffers and entries.buffers != NULL and entries.buffers[0] != NULL:
+        for index in range(entries.length):
+            if not is_valid(<const uint8_t*>entries.buffers[0], entries.offset + index):
+                raise UsageError("headers", where=f"header {index}", got="null", wanted="a name and a value")
     headers.given = True
     headers.first = array.offset
     headers.validity = <const uint8_t*>array.buffers[0] if array.null_count != 0 else NULL
@@ -251,6 +315,7 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
     cdef Memory made
     cdef int64_t* converted
     cdef int64_t index, unit = 0, value
+    check_array(schema, array, name, 0)
     if schema.dictionary != NULL:
         raise refuse_type(name, "dictionary", "int64")
     if strcmp(format, "n") == 0 and name == "timestamp":
@@ -261,6 +326,11 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
         unit = {b"s": -1000, b"m": 1, b"u": 1000, b"n": 1000000}.get(format[2:3], 0)
     if not unit:
         raise refuse_type(name, format.decode(), "int64" + (" milliseconds or a timestamp" if name == "timestamp" else ""))
+    check_array(schema, array, name, 2)
+    if not array.length:
+        return None
+    if array.buffers[1] == NULL:
+        raise malformed(name, "rows without a buffer for them")
     rows = <const int64_t*>array.buffers[1] + array.offset
     if array.null_count != 0:
         validity = <const uint8_t*>array.buffers[0]
@@ -293,26 +363,25 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
 cdef class Table:
     """One imported struct array as Rows, and what keeps it alive."""
     cdef Rows rows
-    cdef list kept
+    cdef list kept, names
 
     cdef int add_struct(self, Imported imported, int64_t now_ms) except -1:
         cdef ArrowSchema* schema = imported.schema
         cdef ArrowArray* array = &imported.array
         cdef int64_t index, row
+        check_array(schema, array, "columns", 0)
         if strcmp(schema.format, "+s") != 0:
             raise UsageTypeError("columns", got=f"Arrow format {schema.format.decode()!r}",
                                  wanted="a table, record batch or struct array with a field a column")
-        if array.null_count != 0 and array.n_buffers and array.buffers[0] != NULL:
+        if array.null_count != 0 and array.n_buffers and array.buffers != NULL and array.buffers[0] != NULL:
             for row in range(array.length):
                 if not is_valid(<const uint8_t*>array.buffers[0], array.offset + row):
                     raise UsageError("columns", where=f"row {row}", got="null", wanted="a struct")
         self.kept.append(imported)
         self.rows.count = array.length
         for index in range(schema.n_children):
-            if array.children[index].length < array.offset + array.length:
-                raise UsageError("columns", got=f"a field of {array.children[index].length} rows",
-                                 wanted=f"{array.offset + array.length}")
-            self.add_field(schema.children[index].name.decode("utf-8", "replace"), schema.children[index],
+            check_rows(array.children[index], array.offset, array.length, name_of(schema.children[index]))
+            self.add_field(name_of(schema.children[index]), schema.children[index],
                            array.children[index], array.offset, array.length, now_ms)
         return 0
 
@@ -322,6 +391,11 @@ cdef class Table:
         """Take one column; `offset` and `length` are those of the struct around it."""
         cdef ArrowArray array = given[0]
         cdef Memory made
+        if name in self.names:
+            raise UsageError("columns", got=f"two columns named {name!r}", wanted="one of each")
+        self.names.append(name)
+        if array.offset < 0 or array.offset > 0x7FFFFFFFFFFFFFFF - offset:
+            raise malformed(name, f"offset {array.offset}")
         array.offset += offset
         array.length = length
         if name == "value":
@@ -338,13 +412,14 @@ cdef class Table:
             self.kept.append(made)
         elif name != "timestamp_type":   # decode_columns() may have given it; a batch says it once, by option
             raise UsageError("columns", got=f"a column named {name!r}",
-                             wanted="offset, timestamp, key, value, headers")
+                             wanted="offset, timestamp, key, value, headers: select or rename, and leave out an index")
         return 0
 
 
 cdef Table new_table():
     cdef Table table = Table.__new__(Table)
     table.kept = []
+    table.names = []
     return table
 
 
@@ -491,7 +566,7 @@ cdef Pause encode_rows(const Rows* rows, int64_t* next_row, Open* batch) noexcep
             if headers_size < 0:
                 pause = PAUSE_HEADER_NAME if headers_size == SIZE_NULL else PAUSE_BAD
                 break
-        total = measure_record(&measured, timestamp - base_timestamp, offset - base_offset, key_size, value_size,
+        total = measure_record(&measured, sub64(timestamp, base_timestamp), offset - base_offset, key_size, value_size,
                                headers_size)
         if unlikely(size + total > size_cut or offset - base_offset > 0x7FFFFFFF):
             if written:
@@ -670,9 +745,11 @@ cdef class Encoder:
         cdef bytes packed
         cdef int64_t last_offset = self.batch.previous
         if is_last and self.options.last_offset >= 0:
-            if not last_offset <= self.options.last_offset <= self.batch.base_offset + 0x7FFFFFFF:
+            if self.options.last_offset < last_offset or (
+                    self.options.last_offset - self.batch.base_offset > 0x7FFFFFFF):
+                end = <object>self.batch.base_offset + 0x7FFFFFFF
                 raise UsageError("last_offset", got=self.options.last_offset,
-                                 wanted=f"{last_offset}, that of the last record, to {self.batch.base_offset + 0x7FFFFFFF}")
+                                 wanted=f"{last_offset}, that of the last record, to {end}")
             last_offset = self.options.last_offset
         if self.options.codec:
             packed = compress_span(self.options.codec, self.scratch.data, self.batch.size - BATCH_HEADER_SIZE,
@@ -722,10 +799,10 @@ cdef class Encoder:
     cdef object refusal(self, Pause pause, const Rows* rows, int64_t row, int64_t rows_before):
         where = f"row {rows_before + row}"
         if pause == PAUSE_OFFSET:
-            got = rows.offsets[row] if rows.offsets != NULL else self.batch.previous + 1
-            low = max(self.batch.previous + 1, self.batch.base_offset)
-            return UsageError("offset", where=where, got=got,
-                              wanted=f"{low} to {self.batch.base_offset + 0x7FFFFFFF}")
+            next_offset = <object>self.batch.previous + 1
+            low = max(next_offset, self.batch.base_offset, 0)
+            return UsageError("offset", where=where, got=rows.offsets[row] if rows.offsets != NULL else next_offset,
+                              wanted=f"{low} to {min(max(self.batch.base_offset, low) + 0x7FFFFFFF, 2**63 - 1)}")
         if pause == PAUSE_TIMESTAMP:
             return UsageError("timestamp", where=where, got=rows.timestamps[row], wanted="-1 or more")
         if pause == PAUSE_HEADER_NAME:
@@ -773,7 +850,7 @@ def encode_columns(
     cdef Encoder encoder
     cdef Table table
     cdef int64_t rows = 0, room = 0
-    check_range("batch_bytes", batch_bytes, 1, 0x7FFFFFFF)
+    batch_bytes = check_range("batch_bytes", batch_bytes, 1, 0x7FFFFFFF)
     tables = tables_of(columns, options.now_ms)
     for table in tables:
         rows += table.rows.count

@@ -162,7 +162,8 @@ cdef bytes encode_messages(list rows, int magic, int codec, int level, int64_t a
     first = rows[0][0]
     latest = max(row[1] for row in rows)
     cdef bytes inner = b"".join([
-        encode_message(offset if magic == 0 else offset - first, timestamp, key, value, magic, attributes)
+        encode_message(offset if magic == 0 else offset - first, append_time if attributes else timestamp, key, value,
+                       magic, attributes)
         for offset, timestamp, key, value in rows
     ])
     return encode_message(rows[len(rows) - 1][0], append_time if attributes else latest, None,

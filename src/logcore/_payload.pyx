@@ -11,7 +11,7 @@ from logcore.errors import CorruptBatch, CorruptionReason
 
 
 cdef int64_t decompressed_limit(object max_decompressed_bytes) except -1:
-    check_optional("max_decompressed_bytes", max_decompressed_bytes, 1, 0x7FFFFFFFFFFFFFFF)
+    max_decompressed_bytes = check_optional("max_decompressed_bytes", max_decompressed_bytes, 1, 0x7FFFFFFFFFFFFFFF)
     return DECOMPRESSED_BYTES_MAX if max_decompressed_bytes is None else max_decompressed_bytes
 
 

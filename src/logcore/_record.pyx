@@ -26,9 +26,9 @@ from logcore._batch cimport (
     read_header, read_record, record_timestamp, seal, sequence_after, size_limit, timestamp_type_name,
     verify_checksum, write_header,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Source
+from logcore._buffer cimport GIL_RELEASE_BYTES, Source, changed_buffer
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, Varint, add64, load16, load32, put_varint, read_varint, unlikely, unzigzag, varint_bytes, zigzag,
+    VARINT_BYTES_MAX, Varint, add64, load16, load32, put_varint, read_varint, sub64, unlikely, unzigzag, varint_bytes, zigzag,
 )
 from logcore._compression cimport codec_name, compress_span
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
@@ -65,8 +65,8 @@ cdef class Record:
     # no_gc: key and value are exact bytes, headers a tuple of exact (str, bytes) pairs, so no cycle can pass through.
 
     def __init__(self, offset=-1, timestamp=-1, key=None, value=None, headers=()):
-        check_range("offset of a record", offset, -1, 0x7FFFFFFFFFFFFFFF)
-        check_range("timestamp of a record", timestamp, -1, 0x7FFFFFFFFFFFFFFF)
+        offset = check_range("offset of a record", offset, -1, 0x7FFFFFFFFFFFFFFF)
+        timestamp = check_range("timestamp of a record", timestamp, -1, 0x7FFFFFFFFFFFFFFF)
         self.offset = offset
         self.timestamp = timestamp
         self.key = None if key is None else as_bytes(key, "key", -1)
@@ -156,17 +156,24 @@ cdef list as_headers(headers, Py_ssize_t index):
 
 
 cdef tuple decode_headers(const uint8_t* pos, const uint8_t* end, int64_t count):
-    """The headers that read_record() has checked, as (str, bytes or None) pairs."""
+    """The headers that read_record() has found good, as (str, bytes or None) pairs.
+
+    Checked again: making an object may run the caller's code (in a garbage collection), which may write to the buffer.
+    """
     cdef list found = []
     cdef Varint varint
     cdef int64_t size
     while count:
         varint = read_varint(pos, end, VARINT_BYTES_MAX)
         size = unzigzag(varint.bits)
+        if varint.next == NULL or size < 0 or size > end - varint.next:
+            raise changed_buffer()
         name = PyUnicode_DecodeUTF8(<char*>varint.next, size, "surrogateescape")
         varint = read_varint(varint.next + size, end, VARINT_BYTES_MAX)
         size = unzigzag(varint.bits)
         pos = varint.next
+        if pos == NULL or size > end - pos:
+            raise changed_buffer()
         if size < 0:
             found.append((name, None))
         else:
@@ -362,7 +369,7 @@ cdef class RecordIterator:
     cdef int32_t left
     cdef Header header              # a copy, so that stored_timestamps can clear a bit of it
 
-    def __cinit__(self, Batch batch, bint stored_timestamps):
+    def __cinit__(self, Batch batch not None, bint stored_timestamps):
         cdef Fault fault
         self.batch = batch
         self.header = batch.header
@@ -466,7 +473,7 @@ cdef class BatchIterator:
                         step = STEP_FAULT
         if step == STEP_FAULT:
             raise corrupt_batch(&fault, self.position + self.shift)
-        self.position += header.size_in_bytes
+        self.position = header.position + header.size_in_bytes   # not +=: another thread may have been here
         return Batch.new(self.source, &header, self.bytes_max, self.shift)
 
 
@@ -493,7 +500,7 @@ def decode_batches(buffer, *, verify_crc=True, max_decompressed_bytes=None, batc
     batches.verify_crc = verify_crc
     batches.bytes_max = decompressed_limit(max_decompressed_bytes)
     batches.batch_bytes_max = size_limit(batch_bytes_max)
-    check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
+    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
     batches.shift = base_position
     return batches
 
@@ -569,7 +576,7 @@ def encode_transaction_marker(
     >>> next(decode_batches(encode_transaction_marker(7, 0, commit=True, coordinator_epoch=3))).control_records()[0].type
     'COMMIT'
     """
-    check_range("coordinator_epoch", coordinator_epoch, 0, 0x7FFFFFFF)
+    coordinator_epoch = check_range("coordinator_epoch", coordinator_epoch, 0, 0x7FFFFFFF)
     key = (0).to_bytes(2, "big") + int(bool(commit)).to_bytes(2, "big")
     value = (0).to_bytes(2, "big") + int(coordinator_epoch).to_bytes(4, "big")
     return encode_batch([(key, value, timestamp)], base_offset=offset, producer_id=producer_id,
@@ -651,7 +658,7 @@ cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
     if not PyLong_CheckExact(value):
         if not PyIndex_Check(value) or isinstance(value, bool):
             raise UsageTypeError("timestamp", where=f"record {index}", got=type(value).__name__,
-                                 wanted="an int or None")
+                                 wanted="an int, milliseconds since 1970, or None")
         value = PyNumber_Index(value)
     timestamp = PyLong_AsLongLongAndOverflow(value, &overflow)
     if unlikely(overflow != 0 or timestamp < -1):
@@ -673,13 +680,19 @@ cdef object refuse_record(item, Py_ssize_t index):
                           wanted="a Record, or a tuple (key, value[, timestamp[, headers]])")
 
 
+cdef object refuse_unwritable(int64_t offset, int64_t timestamp, Py_ssize_t index):
+    """For a Record that was read from a strange batch: no writer of Kafka's could have meant it."""
+    what, got = ("offset", offset) if offset < -1 else ("timestamp", timestamp)
+    return UsageError(what, where=f"record {index}", got=got, wanted="-1 or more")
+
+
 cdef object refuse_offset(int64_t offset, int64_t base, int64_t previous, Py_ssize_t index):
     if previous == 0x7FFFFFFFFFFFFFFF:
         return UsageError("offset", where=f"record {index}", got="one after 2^63 - 1", wanted="at most 2^63 - 1")
     if offset <= previous:
         return UsageError("offset", where=f"record {index}", got=offset, wanted=f"more than {previous}")
     return UsageError("offset", where=f"record {index}", got=offset,
-                      wanted=f"at most {base + 0x7FFFFFFF}, 2147483647 above the base offset")
+                      wanted=f"at most {<object>base + 0x7FFFFFFF}, 2147483647 above the base offset")
 
 
 cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* header) except -1:
@@ -699,6 +712,8 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
         if type(item) is Record:
             offset = (<Record>item).offset
             timestamp = (<Record>item).timestamp
+            if unlikely(offset < -1 or timestamp < -1):
+                raise refuse_unwritable(offset, timestamp, index)
             key = (<Record>item).key
             value = (<Record>item).value
             if (<Record>item).headers is not NO_HEADERS:
@@ -757,7 +772,7 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
                 if content is not None:
                     headers_size += len(content)
 
-        size = measure_record(&measured, timestamp - base_timestamp, offset - base, key_size, value_size, headers_size)
+        size = measure_record(&measured, sub64(timestamp, base_timestamp), offset - base, key_size, value_size, headers_size)
         if unlikely(size > 0x7FFFFFFF - writer.used or (
                 not options.codec and size > options.batch_bytes_max - writer.used)):
             raise MessageTooLargeError(
@@ -787,7 +802,7 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
     if options.last_offset >= 0:
         if options.last_offset < previous or options.last_offset - base > 0x7FFFFFFF:
             raise UsageError("last_offset", got=options.last_offset,
-                             wanted=f"{previous}, that of the last record, to {base + 0x7FFFFFFF}")
+                             wanted=f"{previous}, that of the last record, to {<object>base + 0x7FFFFFFF}")
         header.last_offset = options.last_offset
     header.count = <int32_t>index
     header.base_timestamp = base_timestamp
@@ -829,9 +844,9 @@ def encode_empty_batch(
     Its base timestamp is -1 and its codec "none", as Kafka writes it.
     """
     cdef Header header
-    check_range("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
-    check_range("last_offset", last_offset, base_offset, min(base_offset + 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF))
-    check_range("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
+    base_offset = check_range("base_offset", base_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    last_offset = check_range("last_offset", last_offset, base_offset, min(base_offset + 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF))
+    max_timestamp = check_range("max_timestamp", max_timestamp, -1, 0x7FFFFFFFFFFFFFFF)
     cdef BatchOptions options = BatchOptions.new(
         base_offset, last_offset, "none", None, timestamp_type, log_append_time_ms, None, producer_id, producer_epoch,
         base_sequence, leader_epoch, is_transactional, is_control, None, 2, None)
@@ -857,6 +872,8 @@ cdef bytes encode_legacy_rows(records, BatchOptions options):
     for index, item in enumerate(records):
         if type(item) is Record:
             offset, timestamp, key, value, headers = item
+            if offset < -1 or timestamp < -1:
+                raise refuse_unwritable(offset, timestamp, index)
         elif isinstance(item, tuple) and 2 <= len(item) <= 4:
             offset = -1
             key, value, timestamp, headers = (*item, None, None)[:4]
@@ -879,6 +896,8 @@ cdef bytes encode_legacy_rows(records, BatchOptions options):
         ))
     if not rows:
         raise UsageError("records", got="none", wanted="at least one: Kafka has no empty batch to write")
+    if sum([34 + len(row[2] or b"") + len(row[3] or b"") for row in rows]) > 0x7FFFFFFF:
+        raise MessageTooLargeError("messages of encode_batch: got more than 2^31 - 1 bytes, wanted fewer")
     made = encode_messages(rows, options.magic, options.codec, options.level, options.append_time)
     if len(made) > options.batch_bytes_max:
         raise MessageTooLargeError(f"batch of encode_batch: got {len(made)} bytes, "

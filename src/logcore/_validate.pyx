@@ -34,7 +34,7 @@ from logcore._batch cimport (
     LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, STEP_BATCH, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step,
     check_count, read_header, read_record, read_record_ahead, read_record_checked, seal, size_limit, verify_checksum,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Source
+from logcore._buffer cimport GIL_RELEASE_BYTES, Source, changed_buffer, frozen
 from logcore._bytes cimport add64, likely, load32, store16, store32, store64, sub64, unlikely
 from logcore._checksum cimport crc32_of
 from logcore._compression cimport CODEC_ZSTD, codec_id, codec_name, level_for
@@ -182,11 +182,11 @@ cdef Rules rules_of(
     magic, leader_epoch, batch_bytes_max, max_decompressed_bytes, verify_crc, check_base_offset,
 ):
     cdef Rules rules = Rules.__new__(Rules)
-    check_range("now_ms", now_ms, 0, INT64_MAX)
-    check_range("timestamp_before_max_ms", timestamp_before_max_ms, 0, INT64_MAX)
-    check_range("timestamp_after_max_ms", timestamp_after_max_ms, 0, INT64_MAX)
-    check_range("magic", magic, 0, 2)
-    check_range("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
+    now_ms = check_range("now_ms", now_ms, 0, INT64_MAX)
+    timestamp_before_max_ms = check_range("timestamp_before_max_ms", timestamp_before_max_ms, 0, INT64_MAX)
+    timestamp_after_max_ms = check_range("timestamp_after_max_ms", timestamp_after_max_ms, 0, INT64_MAX)
+    magic = check_range("magic", magic, 0, 2)
+    leader_epoch = check_range("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
     if timestamp_type == "log_append_time":
         rules.is_append_time = True
     elif timestamp_type != "create_time":
@@ -467,7 +467,8 @@ cdef class Inspection:
         cdef OpenBatch opened
         mixed = None
         while position < self.consumed:
-            read_header(start, start + position, start + self.consumed, 0x7FFFFFFF, False, &header, &fault)
+            if read_header(start, start + position, start + self.consumed, 0x7FFFFFFF, False, &header, &fault) != STEP_BATCH:
+                raise changed_buffer()
             if header.magic != self.first.magic:
                 mixed = invalid(&header, "magic", header.magic, f"{self.first.magic}, as the first batch has it")
                 break
@@ -493,7 +494,13 @@ cdef class Inspection:
         """
         cdef const uint8_t* batch = self.source.data + header.position
         cdef const uint8_t* field = batch + MESSAGE_TIMESTAMP + (8 if header.magic else 0)
+        cdef int64_t left = batch + header.size_in_bytes - field
+        # The message was read before, but the buffer may have changed since.
+        if left < 8 or load32(field) > left - 8:
+            return error
         field += 4 + max(load32(field), 0)
+        if not 0 <= load32(field) <= batch + header.size_in_bytes - field - 4:
+            return error
         cdef Source plain = decompressed(self.source, header, field + 4 - batch, load32(field), self.rules.bytes_max, 0)
         cdef const uint8_t* pos = plain.data
         cdef const uint8_t* end = pos + plain.size
@@ -680,9 +687,9 @@ cdef class AppendBatch:
                 f"converted={self.converted})")
 
 
-cdef Inspection inspect(buffer, Rules rules):
+cdef Inspection inspect(Source source, Rules rules):
     cdef Inspection found = Inspection.__new__(Inspection)
-    found.source = Source(buffer)
+    found.source = source
     found.rules = rules
     found.opened = []
     found.run()
@@ -729,7 +736,7 @@ def validate(
     ...     print(error.name, [record.index for record in error.record_errors])
     INVALID_RECORD [1, 2]
     """
-    cdef Inspection found = inspect(buffer, rules_of(
+    cdef Inspection found = inspect(Source(buffer), rules_of(
         now_ms, timestamp_type, timestamp_before_max_ms, timestamp_after_max_ms, compacted, compression, level, origin,
         magic, leader_epoch, batch_bytes_max, max_decompressed_bytes, verify_crc, check_base_offset))
     cdef ValidationResult result = ValidationResult.__new__(ValidationResult)
@@ -767,8 +774,8 @@ def validate_and_assign(
     cdef Rules rules = rules_of(
         now_ms, timestamp_type, timestamp_before_max_ms, timestamp_after_max_ms, compacted, compression, level, origin,
         magic, leader_epoch, batch_bytes_max, max_decompressed_bytes, verify_crc, check_base_offset)
-    check_range("first_offset", first_offset, 0, INT64_MAX)
-    cdef Inspection found = inspect(buffer, rules)
+    first_offset = check_range("first_offset", first_offset, 0, INT64_MAX)
+    cdef Inspection found = inspect(Source(buffer), rules)
     cdef AppendBatch made = AppendBatch.__new__(AppendBatch)
     made.record_count = found.record_count if found.is_count_known else None
     made.max_timestamp = found.max_timestamp
@@ -788,6 +795,11 @@ def validate_and_assign(
         made.data = patched(buffer, found, made.first_offset)
         made.temporary_bytes = found.plain_bytes if found.source_codec or found.target_codec else 0
     else:
+        # Rebuilding walks the records again: what was found has to be true of the bytes that it walks.
+        if frozen(found.source) is not found.source:
+            found = inspect(frozen(found.source), rules)
+            made.record_count = found.record_count
+            made.last_offset = made.first_offset + found.record_count - 1
         made.converted = True
         made.data = rebuilt(found, made)
     return made

@@ -317,7 +317,7 @@ def test_the_protocol_needs_no_arrow_library():
                 if name in ("pyarrow", "polars", "duckdb", "pandas"):
                     raise ModuleNotFoundError(name=name)
         sys.meta_path.insert(0, Missing())
-        from logcore import decode_columns, encode_batch, encode_columns
+        from logcore import UsageError, decode_columns, encode_batch, encode_columns
         data = encode_batch([(b"k", b"a value of some length"), (None, b"v", 5, [("h", b"1")])])
         for layout in ("binary", "view"):
             columns = decode_columns(data, layout=layout)
@@ -325,11 +325,11 @@ def test_the_protocol_needs_no_arrow_library():
             assert len(columns.__arrow_c_array__()) == 2
         try:
             columns.to_arrow()
-        except ImportError as error:
-            print(error.name)
+        except UsageError as error:
+            print(error.got)
     """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "pyarrow\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "no pyarrow\n"), done.stderr
 
 
 # ---------------------------------------------------------------------------------------------------------- lifetimes

@@ -199,9 +199,9 @@ def test_a_header_name_that_utf_8_cannot_hold_is_refused() -> None:
 @pytest.mark.parametrize(
     ("timestamp", "kind", "got", "wanted"),
     [
-        ("1", UsageTypeError, "str", "an int or None"),
-        (1.5, UsageTypeError, "float", "an int or None"),
-        (b"1", UsageTypeError, "bytes", "an int or None"),
+        ("1", UsageTypeError, "str", "an int, milliseconds since 1970, or None"),
+        (1.5, UsageTypeError, "float", "an int, milliseconds since 1970, or None"),
+        (b"1", UsageTypeError, "bytes", "an int, milliseconds since 1970, or None"),
         (-2, UsageError, -2, "-1 to 2^63 - 1"),
         (2**63, UsageError, 2**63, "-1 to 2^63 - 1"),
         (1 << 200, UsageError, 1 << 200, "-1 to 2^63 - 1"),
@@ -380,7 +380,7 @@ def test_true_is_no_number_in_a_record_either() -> None:
         check(caught.value, f"{field} of a record", None, "bool", "an int", UsageTypeError)
     with pytest.raises(UsageTypeError) as caught:
         encode_batch([(b"k", b"v", True)])
-    check(caught.value, "timestamp", "record 0", "bool", "an int or None", UsageTypeError)
+    check(caught.value, "timestamp", "record 0", "bool", "an int, milliseconds since 1970, or None", UsageTypeError)
 
 
 @pytest.mark.parametrize("given", ["none", "LogAppendTime", b"create_time", 1, [], ""])
