@@ -159,7 +159,11 @@ class Dump:
                 self._printer.end(event)
         if self._offset is not None:
             progress.clear()
-            tell(f"note: no whole batch of {self._path} holds offset {self._offset} or a later one")
+            is_cut_off = is_damaged and not self._args.salvage
+            tell(
+                f"note: no whole batch of {self._path}{' before the damage' if is_cut_off else ''} holds offset "
+                f"{self._offset} or a later one{'; --salvage looks behind it' if is_cut_off else ''}"
+            )
         return is_damaged
 
     def _print_batch(self, batch: Batch) -> CorruptBatch | None:
