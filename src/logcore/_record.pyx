@@ -46,6 +46,9 @@ cdef extern from "Python.h":
     PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
     char* bytes_data "PyBytes_AS_STRING"(PyObject* bytes)
 
+cdef enum:
+    GUESS_BYTES_MAX = 64 * 1024 * 1024
+
 cdef tuple NO_HEADERS = ()
 
 
@@ -643,7 +646,7 @@ def encode_batch(
         batch_bytes_max)
     if options.magic < 2:
         return encode_legacy_rows(records, options)
-    cdef RowWriter writer = RowWriter(4096 if not isinstance(records, (list, tuple)) else 4096 + 16 * len(records))
+    cdef RowWriter writer = RowWriter(4096)
     cdef Header header
     options.fill(&header)
     write_rows(writer, records, options, &header)
@@ -778,6 +781,9 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
             raise MessageTooLargeError(
                 f"batch of encode_batch, record {index}: got {writer.used + size} bytes, "
                 f"wanted at most {0x7FFFFFFF if options.codec else options.batch_bytes_max}")
+        if index == 0 and isinstance(records, (list, tuple)):
+            # The others are guessed to be as long as the first: growing step by step would copy them.
+            writer.reserve(min(size * len(records) * 17 // 16, GUESS_BYTES_MAX))
         pos = writer.reserve(size)
         writer.used += size
         pos = put_record(pos, &measured, key_data, key_size, key_size, value_data, value_size, value_size)
