@@ -466,6 +466,10 @@ cdef class BatchIterator:
         cdef Step step = read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault)
         if step == STEP_END:
             raise StopIteration
+        cdef Py_ssize_t position = self.position
+        if step == STEP_BATCH:
+            # Claimed before the GIL goes: a thread that shares this iterator meanwhile gets the next batch, not this one.
+            self.position += header.size_in_bytes
         if step == STEP_BATCH and self.verify_crc:
             if header.size_in_bytes < GIL_RELEASE_BYTES:
                 if verify_checksum(pos, &header, &fault):
@@ -475,8 +479,8 @@ cdef class BatchIterator:
                     if verify_checksum(pos, &header, &fault):
                         step = STEP_FAULT
         if step == STEP_FAULT:
-            raise corrupt_batch(&fault, self.position + self.shift)
-        self.position = header.position + header.size_in_bytes   # not +=: another thread may have been here
+            self.position = position
+            raise corrupt_batch(&fault, position + self.shift)
         return Batch.new(self.source, &header, self.bytes_max, self.shift)
 
 

@@ -104,14 +104,16 @@ def test_times_and_offsets_at_the_ends_of_their_ranges_round_trip():
         encode_columns(decode_columns(data, columns=["value"]), base_offset=2**63 - 2)
 
 
-def test_one_iterator_among_threads_does_not_run_over_its_buffer():
+def test_one_iterator_among_threads_hands_out_each_batch_once():
     data = encode_batch([(b"k", b"v" * 20_000)]) * 60
     batches = decode_batches(data)
-    threads = [threading.Thread(target=lambda: [None for _ in batches]) for _ in range(3)]
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.extend(batch.position for batch in batches)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert sorted(seen) == list(range(0, len(data), len(data) // 60))
     assert batches.consumed == len(data)
 
 
