@@ -11,7 +11,14 @@ from libc.string cimport memcpy
 from logcore._arguments cimport check_range
 from logcore._buffer cimport GIL_RELEASE_BYTES, Source
 
+from logcore.errors import UsageError
+
 cdef extern from "checksum.h" nogil:
+    ctypedef struct Routine "lc_crc_routine":
+        const char* name
+
+    const Routine* lc_crc32c_routine
+    size_t lc_crc32c_routines(const Routine** routines)
     void lc_checksum_init()
     uint32_t lc_crc32c(uint32_t crc, const uint8_t* data, size_t size)
     uint32_t lc_crc32(uint32_t crc, const uint8_t* data, size_t size)
@@ -67,6 +74,27 @@ cdef int32_t murmur2_of(const uint8_t* data, size_t size) noexcept nogil:
     hashed *= mixer
     hashed ^= hashed >> 15
     return <int32_t>hashed
+
+
+def crc32c_routines() -> list[str]:
+    """The ways to compute CRC-32C that this machine has, slowest first."""
+    cdef const Routine* routines[3]
+    return [routines[index].name.decode() for index in range(lc_crc32c_routines(routines))]
+
+
+def use_crc32c_routine(name: str) -> None:
+    """Compute CRC-32C this way from now on, in every thread: for tests and benchmarks of the slower ones.
+
+    Not while a call of the core runs.
+    """
+    global lc_crc32c_routine
+    cdef const Routine* routines[3]
+    cdef size_t index
+    for index in range(lc_crc32c_routines(routines)):
+        if routines[index].name.decode() == name:
+            lc_crc32c_routine = routines[index]
+            return
+    raise UsageError("CRC-32C routine", got=name, wanted=", ".join(crc32c_routines()))
 
 
 def crc32c(data, crc=0) -> int:

@@ -24,7 +24,7 @@ from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory
 from logcore._bytes cimport COPY_SLACK, add64, likely, put_varint, sub64, unlikely, varint_bytes, zigzag
-from logcore._columns cimport VIEW_INLINE_MAX
+from logcore._columns cimport VIEW_INLINE_MAX, BinaryColumn, Columns, HeadersColumn
 from logcore._compression cimport compress_span
 from logcore._options cimport BatchOptions
 from logcore._write cimport Measured, measure_record, put_record
@@ -242,6 +242,15 @@ cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowA
     return 0
 
 
+cdef void own_bytes(BytesInput* input, BinaryColumn column) noexcept:
+    input.kind = KIND_BINARY
+    input.data = column.memory.data
+    input.data_end = input.data + column.memory.size
+    input.ends32 = <const int32_t*>column.ends.data
+    if column.bitmap is not None:
+        input.validity = column.bitmap.data
+
+
 cdef int64_t data_bytes(const BytesInput* column, int64_t count) noexcept nogil:
     """About how many bytes the rows hold, for a first guess at the output."""
     cdef int64_t row, total = 0
@@ -385,6 +394,27 @@ cdef class Table:
                            array.children[index], array.offset, array.length, now_ms)
         return 0
 
+    cdef int add_columns(self, Columns columns) except -1:
+        """Take one chunk of the binary layout as it is: Arrow's structs would cost as much as a hundred records."""
+        self.kept.append(columns)
+        self.rows.count = columns.length
+        for name, column in columns.columns.items():
+            if name == "value":
+                own_bytes(&self.rows.value, column)
+            elif name == "key":
+                own_bytes(&self.rows.key, column)
+            elif name == "offset":
+                self.rows.offsets = <const int64_t*>(<Memory>column).data
+            elif name == "timestamp":
+                self.rows.timestamps = <const int64_t*>(<Memory>column).data
+            elif name == "headers" and (<HeadersColumn>column).names.length:
+                self.rows.headers.given = True
+                self.rows.headers.ends32 = <const int32_t*>(<HeadersColumn>column).ends.data
+                self.rows.headers.entries = (<HeadersColumn>column).names.length
+                own_bytes(&self.rows.headers.name, (<HeadersColumn>column).names)
+                own_bytes(&self.rows.headers.value, (<HeadersColumn>column).values)
+        return 0
+
     cdef int add_field(
         self, str name, const ArrowSchema* schema, const ArrowArray* given, int64_t offset, int64_t length, int64_t now_ms,
     ) except -1:
@@ -428,6 +458,12 @@ cdef list tables_of(object columns, int64_t now_ms):
     cdef Table table
     cdef Imported imported
     cdef list tables = []
+    if isinstance(columns, Columns) and (<Columns>columns).layout == "binary":
+        for part in (<Columns>columns).chunks:
+            table = new_table()
+            table.add_columns(part)
+            tables.append(table)
+        return tables
     if not isinstance(columns, dict):
         for imported in import_arrays(columns):
             table = new_table()

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import crc32c as package
 import pytest
 
-from logcore import crc32c, decode_batches, encode_batch, murmur2, partition_for_key
-from logcore._checksum import crc32
+from logcore import UsageError, crc32c, decode_batches, encode_batch, murmur2, partition_for_key
+from logcore._checksum import crc32, crc32c_routines, use_crc32c_routine
 from tests.reference import checksum
 from tests.reference import murmur2 as reference
 
 Checksum = Callable[..., int]
-# Around every boundary that a routine of three interleaved streams, 8-byte words and single bytes could have.
+# Around every boundary that a routine could have: three interleaved streams, folds of 64 and 256 bytes, 8-byte words.
 SIZES = sorted(
     {
         size + near
-        for size in (0, 8, 16, 24, 64, 256, 512, 768, 1536, 3072, 4096, 24576, 65536)
+        for size in (0, 8, 16, 24, 64, 256, 512, 576, 768, 832, 1536, 3072, 4096, 24576, 65536)
         for near in range(-9, 10)
     }
     - set(range(-9, 0))
 )
 NOISE = random.Random(5).randbytes(SIZES[-1] + 64)
+
+
+@pytest.fixture(params=crc32c_routines(), autouse=True)
+def _routine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test of this file with every routine that the machine has."""
+    use_crc32c_routine(request.param)
+    yield
+    use_crc32c_routine(crc32c_routines()[-1])
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(crc32c, package.crc32c), (crc32, zlib.crc32)], ids=["crc32c", "crc32"])
@@ -91,3 +99,9 @@ def test_murmur2_and_the_partition_are_the_references() -> None:
         for count in (1, 2, 7, 50, 2**31 - 1):
             assert partition_for_key(key, count) == reference.partition(key, count)
             assert 0 <= partition_for_key(key, count) < count
+
+
+def test_an_unknown_routine_is_refused_and_changes_nothing() -> None:
+    with pytest.raises(UsageError, match="got vector, wanted tables"):
+        use_crc32c_routine("vector")
+    assert crc32c(NOISE) == package.crc32c(NOISE)

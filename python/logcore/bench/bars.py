@@ -60,6 +60,7 @@ FORMAT_BARS = (
         value_bytes=1024,
         batch_bytes=1 << 20,
     ),
+    Bar(operations.DECODE_VIEW, (limits.LIMIT_CRC, limits.CRC_PACKAGE), 0.85, value_bytes=1024, batch_bytes=1 << 20),
     Bar(operations.DECODE_VIEW, (limits.LIMIT_CRC, limits.CRC_ALONE), 0.85, value_bytes=1024, batch_bytes=1 << 20),
     VALIDATE_BAR,
 )

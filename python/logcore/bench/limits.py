@@ -1,5 +1,7 @@
 """What this machine can do: memcpy, CRC-32C, the same loop in plain C, and the compression libraries alone.
 
+CRC-32C is measured twice, by the routine that the core uses and by the package that Python programs use.
+
 limits.c is compiled at -O3 with the C compiler found at run time, and kept in the user's cache directory under a name
 that has its sources, compiler and flags in it. It is called through ctypes, once a fetch, with memory that is made
 once and used again and again, as a loop in C would have it.
@@ -20,10 +22,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from logcore import BinaryColumn, InvariantError, UsageError
+from logcore import BinaryColumn, InvariantError, UsageError, split_batches
 from logcore._compression import check_level, codec_id
 from logcore.bench.measure import Task
 from logcore.bench.operations import task
@@ -31,6 +34,7 @@ from logcore.bench.workload import Fetch, Workload
 
 C_LOOP = "C loop"
 CRC_ALONE = "CRC-32C"
+CRC_PACKAGE = "crc32c package"
 MEMCPY = "memcpy"
 
 LIMIT_ENCODE = "encode columns"
@@ -39,6 +43,7 @@ LIMIT_CRC = "CRC of each batch"
 LIMIT_COPY = "copy the bytes"
 LIBRARY_COMPRESS = "compress the records"
 LIBRARY_DECOMPRESS = "decompress the records"
+_CRC_BEGIN = 21  # the first byte of a v2 batch that its checksum covers
 _SNAPPY_HEADER_BYTES = 16
 _SNAPPY_BLOCK_BYTES = 32 << 10
 LIBRARIES = {"gzip": "zlib", "snappy": "cramjam", "lz4": "lz4", "zstd": "zstandard"}
@@ -116,12 +121,18 @@ def limit_tasks(workload: Workload) -> list[Task]:
         task(
             workload, LIMIT_CRC, CRC_ALONE, lambda fetch: partial(limits.lc_limit_crc, fetch.stored, len(fetch.stored))
         ),
+        task(workload, LIMIT_CRC, CRC_PACKAGE, lambda fetch: partial(_checksums, split_batches(fetch.stored))),
     ]
     if workload.case.codec == "none" and not workload.has_headers:
         loop = CLoop(workload)
         tasks.append(task(workload, LIMIT_ENCODE, C_LOOP, loop.encode_call))
         tasks.append(task(workload, LIMIT_DECODE, C_LOOP, loop.decode_call))
     return tasks
+
+
+def _checksums(batches: list[memoryview]) -> None:
+    for batch in batches:
+        crc32c.crc32c(batch[_CRC_BEGIN:])
 
 
 class CLoop:

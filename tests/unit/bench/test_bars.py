@@ -32,7 +32,7 @@ def test_a_bar_is_met_at_its_ratio_and_missed_below():
 
 
 @pytest.mark.parametrize(
-    ("batch_bytes", "value_bytes", "count"), [(1 << 20, 1024, 1), (16384, 1024, 0), (1 << 20, 100, 0)]
+    ("batch_bytes", "value_bytes", "count"), [(1 << 20, 1024, 2), (16384, 1024, 0), (1 << 20, 100, 0)]
 )
 def test_the_bars_of_the_view_layout_are_for_long_values_in_large_batches(batch_bytes, value_bytes, count):
     bars = [bar for bar in bars_for("none") if bar.ours == DECODE_VIEW]

@@ -8,7 +8,17 @@ from logcore import UsageError, encode_batch
 from logcore._compression import CODECS
 from logcore.bench import limits
 from logcore.bench.data import synthetic_rows
-from logcore.bench.limits import C_LOOP, CRC_ALONE, LIBRARIES, MEMCPY, CLoop, library_calls, library_tasks, limit_tasks
+from logcore.bench.limits import (
+    C_LOOP,
+    CRC_ALONE,
+    CRC_PACKAGE,
+    LIBRARIES,
+    MEMCPY,
+    CLoop,
+    library_calls,
+    library_tasks,
+    limit_tasks,
+)
 from logcore.bench.workload import Case, Workload
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +73,7 @@ def test_the_c_loop_notices_a_wrong_checksum(c_limits):
 
 def test_every_limit_runs_on_every_fetch(c_limits):
     tasks = limit_tasks(_workload())
-    assert [task.by for task in tasks] == [MEMCPY, CRC_ALONE, C_LOOP, C_LOOP]
+    assert [task.by for task in tasks] == [MEMCPY, CRC_ALONE, CRC_PACKAGE, C_LOOP, C_LOOP]
     for task in tasks:
         for call in task.calls:
             call()
@@ -71,8 +81,8 @@ def test_every_limit_runs_on_every_fetch(c_limits):
 
 def test_what_the_c_loop_does_not_do_is_not_measured_by_it(c_limits):
     with_headers = _workload(rows=[(b"k", b"v", 5, (("h", b"x"),))])
-    assert [task.by for task in limit_tasks(with_headers)] == [MEMCPY, CRC_ALONE]
-    assert [task.by for task in limit_tasks(_workload("zstd"))] == [MEMCPY, CRC_ALONE]
+    assert [task.by for task in limit_tasks(with_headers)] == [MEMCPY, CRC_ALONE, CRC_PACKAGE]
+    assert [task.by for task in limit_tasks(_workload("zstd"))] == [MEMCPY, CRC_ALONE, CRC_PACKAGE]
 
 
 def test_what_was_compiled_once_is_kept(c_limits, tmp_path, monkeypatch):
