@@ -702,6 +702,19 @@ cdef class Decoder:
         self.plan()
         return 0
 
+    cdef int reserve_ahead(self, int64_t rows, int64_t data_bytes) except -1:
+        """Room for this batch and, if that is to be had, for what is left of the buffer, should it be like this batch.
+
+        At most four times what is needed now: nothing is known of the rest but its size.
+        """
+        cdef Sink* sink = &self.builder.sink
+        cdef int64_t alike = 1
+        if not self.builder.has_room(rows, data_bytes):
+            alike = min((self.source.size - self.position) // self.header.size_in_bytes, 4 + 3 * sink.rows // rows)
+        data_bytes = max(data_bytes, min(
+            data_bytes * alike, self.chunk_bytes_max - max(sink.key.used, sink.value.used)))
+        return self.builder.reserve(rows * alike, data_bytes)
+
     cdef int add_batch(self, list done, str layout) except -1:
         """Decode the batch of self.header, whatever it is."""
         cdef const uint8_t* start = self.source.data + self.header.position
@@ -728,7 +741,7 @@ cdef class Decoder:
         if check_count(&self.header, end - pos, &self.fault):
             raise self.refusal()
         self.chunk_if_full(done, end - pos, layout)
-        self.builder.reserve(self.header.count, end - pos)
+        self.reserve_ahead(self.header.count, end - pos)
         if plain is not self.source:
             self.builder.look_at(plain)
         self.first_row = self.builder.sink.rows
