@@ -1,4 +1,5 @@
 from cpython.buffer cimport Py_buffer
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
 # Work on fewer bytes than this keeps the GIL: handing it over costs about as much as a checksum of this size.
@@ -26,6 +27,20 @@ cdef class Memory:
 
     @staticmethod
     cdef Memory new(Py_ssize_t capacity)
+
+
+cdef class NewBytes:
+    cdef PyObject* made
+    cdef uint8_t* data
+    cdef Py_ssize_t used
+    cdef Py_ssize_t capacity
+
+    cdef uint8_t* reserve(self, Py_ssize_t more) except NULL
+    cdef int resize(self, Py_ssize_t capacity) except -1
+    cdef bytes finish(self)
+
+    @staticmethod
+    cdef NewBytes new(Py_ssize_t capacity)
 
 
 cdef object changed_buffer()

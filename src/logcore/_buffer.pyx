@@ -1,4 +1,5 @@
-"""The two ways the core holds bytes: `Source` borrows a caller's buffer, `Memory` owns one of its own.
+"""How the core holds bytes: `Source` borrows a caller's buffer, `Memory` owns one of its own, `NewBytes` is a bytes object
+that is still written to.
 
 A Source keeps its exporter alive and unresizable for as long as it lives; everything that points into a caller's
 bytes (a Batch, a view column) holds the Source. A Memory may grow only while nobody has a view of it.
@@ -8,12 +9,20 @@ from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
 import cython
 
 from logcore.errors import InvariantError, UsageError, UsageTypeError
+
+
+cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
+    int resize_bytes "_PyBytes_Resize"(PyObject** bytes, Py_ssize_t size) except -1
+    char* bytes_data "PyBytes_AS_STRING"(PyObject* bytes)
 
 
 cdef extern from * nogil:
@@ -114,6 +123,47 @@ cdef class Memory:
 
     def __releasebuffer__(self, Py_buffer* view):
         self.exports -= 1
+
+
+@cython.final
+cdef class NewBytes:
+    """A bytes object while it is written: the first `used` bytes are, and finish() hands them out."""
+
+    def __init__(self):
+        raise UsageTypeError("NewBytes", got="a call from Python", wanted="one made by the codec")
+
+    @staticmethod
+    cdef NewBytes new(Py_ssize_t capacity):
+        cdef NewBytes self = NewBytes.__new__(NewBytes)
+        self.made = new_bytes(NULL, capacity)
+        self.data = <uint8_t*>bytes_data(self.made)
+        self.capacity = capacity
+        return self
+
+    cdef uint8_t* reserve(self, Py_ssize_t more) except NULL:
+        """Where the next bytes go, with room for `more`."""
+        if more > self.capacity - self.used:
+            self.resize(max(self.used + more, self.capacity + self.capacity // 2))
+        return self.data + self.used
+
+    cdef int resize(self, Py_ssize_t capacity) except -1:
+        """What was written stays, and may move."""
+        resize_bytes(&self.made, capacity)
+        self.data = <uint8_t*>bytes_data(self.made)
+        self.capacity = capacity
+        return 0
+
+    cdef bytes finish(self):
+        """Cut off what was not used; nothing may be written any more."""
+        cdef bytes made
+        self.resize(self.used)
+        made = <bytes>self.made
+        Py_XDECREF(self.made)
+        self.made, self.data, self.used, self.capacity = NULL, NULL, 0, 0
+        return made
+
+    def __dealloc__(self):
+        Py_XDECREF(self.made)
 
 
 cdef object changed_buffer():

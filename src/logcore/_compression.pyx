@@ -36,8 +36,6 @@ from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.number cimport PyIndex_Check, PyNumber_Index
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -49,7 +47,7 @@ import lz4.frame
 import xxhash
 import zstandard
 
-from logcore._buffer cimport Source
+from logcore._buffer cimport NewBytes, Source
 from logcore._bytes cimport store32
 from logcore._framing cimport (
     GZIP_CUT, GZIP_FLG_HEADER_CRC, GZIP_FLG_POSITION, LZ4_BLOCK_CHECKSUM, LZ4_BLOCK_SIZE_MAX, LZ4_BLOCK_SIZE_MIN,
@@ -63,9 +61,6 @@ from logcore.errors import CorruptBatch, CorruptionReason, UsageError, UsageType
 
 cdef extern from "Python.h":
     const Py_ssize_t PY_SSIZE_T_MAX
-    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char*, Py_ssize_t) except NULL
-    int resize_bytes "_PyBytes_Resize"(PyObject**, Py_ssize_t) except -1
-    char* bytes_data "PyBytes_AS_STRING"(PyObject*) nogil
 
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -124,17 +119,6 @@ cdef inline object view_of(const uint8_t* data, Py_ssize_t size):
 cdef inline object room_at(char* data, Py_ssize_t size):
     """A writable view to hand to a library for one call; nobody may keep it."""
     return PyMemoryView_FromMemory(data, size, PyBUF_WRITE)
-
-
-cdef inline bytes cut(PyObject** raw, Py_ssize_t size):
-    """The first `size` bytes of the new bytes object `raw`, whose only reference this takes."""
-    cdef bytes result
-    if size != len(<bytes>raw[0]):
-        resize_bytes(raw, size)
-    result = <bytes>raw[0]
-    Py_XDECREF(raw[0])
-    raw[0] = NULL
-    return result
 
 
 # ------------------------------------------------------------------------------------------------------------ gzip
@@ -200,41 +184,36 @@ cdef bytes gzip_decompress_on(
 
     `pos` bytes were given to `inflate`, which may give some back; `piece` came out, of at most `room` bytes.
     """
-    cdef PyObject* out = NULL
     cdef Py_ssize_t bound = bytes_max if size > bytes_max // GZIP_EXPANSION_MAX else size * GZIP_EXPANSION_MAX
     # Pages that are never written cost nothing, and from this size on growing moves pages, not bytes.
-    cdef Py_ssize_t capacity = min(bound, <Py_ssize_t>GZIP_CAPACITY_STEP), done = 0, taken, step = GZIP_INPUT_STEP
+    cdef NewBytes out = NewBytes.new(min(bound, <Py_ssize_t>GZIP_CAPACITY_STEP))
+    cdef Py_ssize_t taken, step = GZIP_INPUT_STEP
     cdef Damage damage
-    out = new_bytes(NULL, capacity)
-    try:
-        while True:
-            if len(piece) > bound - done:
-                raise too_large("gzip", done + len(piece), bytes_max)
-            if len(piece) > capacity - done:
-                capacity = bound if capacity > bound // 2 else 2 * capacity
-                resize_bytes(&out, capacity)
-            memcpy(bytes_data(out) + done, PyBytes_AS_STRING(piece), <size_t>len(piece))
-            done += len(piece)
-            if inflate.eof:
-                pos -= len(inflate.unused_data)
-                if not gzip_member_follows(data + pos, size - pos):
-                    return cut(&out, done)
-                inflate = _zlib_decompressobj(GZIP_WBITS)
-                # zlib copies what lies behind a member. Small steps first, or many small members would cost the square.
-                step = GZIP_MEMBER_STEP
-            else:
-                pos -= len(inflate.unconsumed_tail)
-                # zlib may hold output back when it filled the room exactly; only less than that means it starves.
-                if pos == size and len(piece) < room:
-                    fail(&damage, GZIP_CUT, size, size, 0)
-                    raise damaged(&damage)
-            step = min(2 * step, <Py_ssize_t>GZIP_INPUT_STEP)
-            taken = min(size - pos, step)
-            room = min(bytes_max - done, <Py_ssize_t>GZIP_OUTPUT_STEP - 1) + 1
-            piece = inflate.decompress(view_of(data + pos, taken), room)
-            pos += taken
-    finally:
-        Py_XDECREF(out)
+    while True:
+        if len(piece) > bound - out.used:
+            raise too_large("gzip", out.used + len(piece), bytes_max)
+        if len(piece) > out.capacity - out.used:
+            out.resize(bound if out.capacity > bound // 2 else 2 * out.capacity)
+        memcpy(out.data + out.used, PyBytes_AS_STRING(piece), <size_t>len(piece))
+        out.used += len(piece)
+        if inflate.eof:
+            pos -= len(inflate.unused_data)
+            if not gzip_member_follows(data + pos, size - pos):
+                return out.finish()
+            inflate = _zlib_decompressobj(GZIP_WBITS)
+            # zlib copies what lies behind a member. Small steps first, or many small members would cost the square.
+            step = GZIP_MEMBER_STEP
+        else:
+            pos -= len(inflate.unconsumed_tail)
+            # zlib may hold output back when it filled the room exactly; only less than that means it starves.
+            if pos == size and len(piece) < room:
+                fail(&damage, GZIP_CUT, size, size, 0)
+                raise damaged(&damage)
+        step = min(2 * step, <Py_ssize_t>GZIP_INPUT_STEP)
+        taken = min(size - pos, step)
+        room = min(bytes_max - out.used, <Py_ssize_t>GZIP_OUTPUT_STEP - 1) + 1
+        piece = inflate.decompress(view_of(data + pos, taken), room)
+        pos += taken
 
 
 # ---------------------------------------------------------------------------------------------------------- snappy
@@ -250,23 +229,21 @@ cdef inline Py_ssize_t snappy_bytes_max(Py_ssize_t size) noexcept nogil:
 
 cdef bytes snappy_compress(const uint8_t* data, Py_ssize_t size):
     cdef Py_ssize_t block_count = (size + XERIAL_BLOCK_BYTES - 1) // XERIAL_BLOCK_BYTES
-    cdef Py_ssize_t done = XERIAL_HEADER_BYTES, pos = 0, step, block_bytes
-    cdef char* stream
-    cdef PyObject* out = new_bytes(NULL, XERIAL_HEADER_BYTES + size + size // 6 + 1 + 37 * block_count)
-    try:
-        stream = bytes_data(out)
-        memcpy(stream, XERIAL_HEADER, XERIAL_HEADER_BYTES)
-        while pos < size:
-            step = min(size - pos, <Py_ssize_t>XERIAL_BLOCK_BYTES)
-            block_bytes = _snappy_compress_into(
-                view_of(data + pos, step), room_at(stream + done + 4, snappy_bytes_max(step))
-            )
-            store32(<uint8_t*>stream + done, <int32_t>block_bytes)
-            done += 4 + block_bytes
-            pos += step
-        return cut(&out, done)
-    finally:
-        Py_XDECREF(out)
+    cdef Py_ssize_t pos = 0, step, block_bytes
+    cdef NewBytes out = NewBytes.new(XERIAL_HEADER_BYTES + size + size // 6 + 1 + 37 * block_count)
+    cdef uint8_t* block
+    memcpy(out.data, XERIAL_HEADER, XERIAL_HEADER_BYTES)
+    out.used = XERIAL_HEADER_BYTES
+    while pos < size:
+        step = min(size - pos, <Py_ssize_t>XERIAL_BLOCK_BYTES)
+        block = out.data + out.used
+        block_bytes = _snappy_compress_into(
+            view_of(data + pos, step), room_at(<char*>block + 4, snappy_bytes_max(step))
+        )
+        store32(block, <int32_t>block_bytes)
+        out.used += 4 + block_bytes
+        pos += step
+    return out.finish()
 
 
 cdef bytes snappy_decompress(const uint8_t* data, Py_ssize_t size, Py_ssize_t bytes_max):
@@ -440,41 +417,38 @@ cdef bytes lz4_decompress_blocks(
     cdef Damage damage
     cdef uint32_t digest
     cdef const uint8_t* pos = data + frame.header_bytes + 1
-    cdef PyObject* out = NULL
+    cdef NewBytes out = None
     cdef Py_ssize_t done = 0, capacity = <Py_ssize_t>min(frame.bound, <int64_t>bytes_max)
     cdef bytes piece
-    try:
-        while True:
-            # Checked again although the walk did: the caller's bytes may be writable, and change under us.
-            if lz4_block(data, pos, data + size, frame, &block, &damage):
+    while True:
+        # Checked again although the walk did: the caller's bytes may be writable, and change under us.
+        if lz4_block(data, pos, data + size, frame, &block, &damage):
+            raise damaged(&damage)
+        if block.size == 0:
+            break
+        if frame.flags & LZ4_FLG_BLOCK_CHECKSUM:
+            digest = _xxh32(view_of(block.data, block.size))
+            if digest != load32le(block.data + block.size):
+                fail(&damage, LZ4_BLOCK_CHECKSUM, pos - data, digest, load32le(block.data + block.size))
                 raise damaged(&damage)
-            if block.size == 0:
-                break
-            if frame.flags & LZ4_FLG_BLOCK_CHECKSUM:
-                digest = _xxh32(view_of(block.data, block.size))
-                if digest != load32le(block.data + block.size):
-                    fail(&damage, LZ4_BLOCK_CHECKSUM, pos - data, digest, load32le(block.data + block.size))
-                    raise damaged(&damage)
-            if block.stored:
-                piece = PyBytes_FromStringAndSize(<const char*>block.data, block.size)
-            else:
-                # All the room that the frame allows a block, whatever is left below the cap: so a failure is damage.
-                try:
-                    piece = _lz4_block_decompress(view_of(block.data, block.size), lz4_block_bound(frame, &block))
-                except _lz4_block_error as error:
-                    raise refused("lz4 block", error, block.data - data) from None
-            if len(piece) > capacity - done:
-                raise too_large("lz4", done + len(piece), bytes_max)
-            if frame.block_count == 1:
-                return piece
-            if out == NULL:
-                out = new_bytes(NULL, capacity)
-            memcpy(bytes_data(out) + done, PyBytes_AS_STRING(piece), <size_t>len(piece))
-            done += len(piece)
-            pos = lz4_behind(frame, &block)
-        return b"" if out == NULL else cut(&out, done)
-    finally:
-        Py_XDECREF(out)
+        if block.stored:
+            piece = PyBytes_FromStringAndSize(<const char*>block.data, block.size)
+        else:
+            # All the room that the frame allows a block, whatever is left below the cap: so a failure is damage.
+            try:
+                piece = _lz4_block_decompress(view_of(block.data, block.size), lz4_block_bound(frame, &block))
+            except _lz4_block_error as error:
+                raise refused("lz4 block", error, block.data - data) from None
+        if len(piece) > capacity - done:
+            raise too_large("lz4", done + len(piece), bytes_max)
+        if frame.block_count == 1:
+            return piece
+        if out is None:
+            out = NewBytes.new(capacity)
+        memcpy(out.data + done, PyBytes_AS_STRING(piece), <size_t>len(piece))
+        done = out.used = done + len(piece)
+        pos = lz4_behind(frame, &block)
+    return b"" if out is None else out.finish()
 
 
 # ------------------------------------------------------------------------------------------------------------ zstd
@@ -537,21 +511,18 @@ cdef bytes zstd_decompress_stream(
     const uint8_t* data, Py_ssize_t size, Py_ssize_t bytes_max, object decompressor, uint64_t bound
 ):
     """Several frames, or blocks that may hold more than the cap: read until the cap or the end."""
-    cdef Py_ssize_t capacity = <Py_ssize_t>min(bound, <uint64_t>bytes_max), done = 0, step
-    cdef PyObject* out = new_bytes(NULL, capacity)
-    try:
-        reader = decompressor.stream_reader(view_of(data, size), read_across_frames=True)
-        while done < capacity:
-            step = reader.readinto(room_at(bytes_data(out) + done, capacity - done))
-            if step == 0:
-                break
-            done += step
-        # To the end of the input in any case: only there the last frame's checksum is compared.
-        if reader.read(1):
-            raise too_large("zstd", done + 1, bytes_max)
-        return cut(&out, done)
-    finally:
-        Py_XDECREF(out)
+    cdef NewBytes out = NewBytes.new(<Py_ssize_t>min(bound, <uint64_t>bytes_max))
+    cdef Py_ssize_t step
+    reader = decompressor.stream_reader(view_of(data, size), read_across_frames=True)
+    while out.used < out.capacity:
+        step = reader.readinto(room_at(<char*>out.data + out.used, out.capacity - out.used))
+        if step == 0:
+            break
+        out.used += step
+    # To the end of the input in any case: only there the last frame's checksum is compared.
+    if reader.read(1):
+        raise too_large("zstd", out.used + 1, bytes_max)
+    return out.finish()
 
 
 # ---------------------------------------------------------------------------------------------------------- levels

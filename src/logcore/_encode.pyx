@@ -13,8 +13,6 @@ Rows are written batch after batch into one bytes object: a batch is closed when
 buffer first. All of it runs without the GIL but for memory, compression and errors.
 """
 
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, strcmp, strlen, strncmp
@@ -22,7 +20,7 @@ from libc.string cimport memcpy, strcmp, strlen, strncmp
 from logcore._arguments cimport check_range
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
-from logcore._buffer cimport Memory
+from logcore._buffer cimport Memory, NewBytes
 from logcore._bytes cimport COPY_SLACK, add64, likely, put_varint, sub64, unlikely, varint_bytes, zigzag
 from logcore._columns cimport VIEW_INLINE_MAX, BinaryColumn, Columns, HeadersColumn
 from logcore._compression cimport compress_span
@@ -32,11 +30,6 @@ from logcore._write cimport Measured, measure_record, put_record
 import cython
 
 from logcore.errors import MessageTooLargeError, UsageError, UsageTypeError
-
-cdef extern from "Python.h":
-    int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
-    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
-    char* bytes_data "PyBytes_AS_STRING"(PyObject* bytes)
 
 cdef enum:
     BATCH_BYTES = 1024 * 1024
@@ -697,20 +690,16 @@ cdef uint8_t* put_headers(uint8_t* out, const HeadersInput* headers, int64_t row
 
 @cython.final
 cdef class Encoder:
-    """One run of encode_columns(): owns the bytes object that grows until finish()."""
+    """One run of encode_columns()."""
     cdef BatchOptions options
     cdef Open batch
     cdef int32_t sequence
-    cdef PyObject* out
-    cdef uint8_t* start            # its bytes
-    cdef Py_ssize_t used, room     # of `out`; the open batch of an uncompressed run lies behind `used`
+    cdef NewBytes out              # the open batch of an uncompressed run lies behind what is used of it
     cdef Memory scratch            # where the records of a compressed batch are collected
 
     def __cinit__(self, BatchOptions options, Py_ssize_t room, int64_t size_cut):
         self.options = options
-        self.room = max(room, 4096)
-        self.out = new_bytes(NULL, self.room)
-        self.start = <uint8_t*>bytes_data(self.out)
+        self.out = NewBytes.new(max(room, 4096))
         self.sequence = options.base_sequence
         self.batch.size_cut = size_cut
         self.batch.now_ms = options.now_ms
@@ -721,9 +710,6 @@ cdef class Encoder:
         if options.codec:
             self.scratch = Memory.new(min(size_cut, <int64_t>room) + 4096)
         self.begin()
-
-    def __dealloc__(self):
-        Py_XDECREF(self.out)
 
     cdef void begin(self) noexcept nogil:
         """Open the next batch at the end of what is written."""
@@ -737,8 +723,8 @@ cdef class Encoder:
             self.batch.out = self.scratch.data + (self.batch.size - BATCH_HEADER_SIZE)
             self.batch.out_end = self.scratch.data + self.scratch.capacity - COPY_SLACK
         else:
-            self.batch.out = self.start + self.used + self.batch.size
-            self.batch.out_end = self.start + self.room - COPY_SLACK
+            self.batch.out = self.out.data + self.out.used + self.batch.size
+            self.batch.out_end = self.out.data + self.out.capacity - COPY_SLACK
 
     cdef int grow(self, int64_t more) except -1:
         """Room for `more` bytes behind the open batch."""
@@ -746,20 +732,14 @@ cdef class Encoder:
             self.scratch.reserve(max(self.batch.size + more + COPY_SLACK,
                                      self.scratch.capacity + self.scratch.capacity // 2))
         else:
-            self.resize(max(self.used + self.batch.size + more + COPY_SLACK, self.room + self.room // 2))
+            self.out.reserve(self.batch.size + more + COPY_SLACK)
         self.place()
-        return 0
-
-    cdef int resize(self, Py_ssize_t room) except -1:
-        _PyBytes_Resize(&self.out, room)
-        self.start = <uint8_t*>bytes_data(self.out)
-        self.room = room
         return 0
 
     cdef void seal_batch(self, int64_t last_offset) noexcept nogil:
         """Write the header of the open batch, whose bytes lie in `out`, checksum it, and open the next."""
         cdef Header header
-        cdef uint8_t* start = self.start + self.used
+        cdef uint8_t* start = self.out.data + self.out.used
         self.options.fill(&header)
         header.base_offset = self.batch.base_offset
         header.last_offset = last_offset
@@ -770,7 +750,7 @@ cdef class Encoder:
         header.size_in_bytes = <int32_t>self.batch.size
         write_header(start, &header)
         seal(start, header.size_in_bytes)
-        self.used += self.batch.size
+        self.out.used += self.batch.size
         if self.sequence >= 0:
             self.sequence = sequence_after(self.sequence, <int32_t>(last_offset - self.batch.base_offset + 1))
         self.batch.base_offset = -1     # the next begins with its first row
@@ -791,9 +771,7 @@ cdef class Encoder:
             packed = compress_span(self.options.codec, self.scratch.data, self.batch.size - BATCH_HEADER_SIZE,
                                    self.options.level, 2)
             self.batch.size = BATCH_HEADER_SIZE + len(packed)
-            if self.used + self.batch.size > self.room:
-                self.resize(max(self.used + self.batch.size, self.room + self.room // 2))
-            memcpy(self.start + self.used + BATCH_HEADER_SIZE, <const char*>packed, <size_t>len(packed))
+            memcpy(self.out.reserve(self.batch.size) + BATCH_HEADER_SIZE, <const char*>packed, <size_t>len(packed))
         if self.batch.size > self.options.batch_bytes_max:
             raise MessageTooLargeError(
                 f"batch of encode_columns, from offset {self.batch.base_offset}: got {self.batch.size} bytes, "
@@ -854,11 +832,7 @@ cdef class Encoder:
     cdef bytes finish(self):
         if self.batch.count:
             self.close(True)
-        _PyBytes_Resize(&self.out, self.used)
-        made = <bytes>self.out
-        Py_XDECREF(self.out)
-        self.out = NULL
-        return made
+        return self.out.finish()
 
 
 def encode_columns(

@@ -12,8 +12,6 @@ The formats: docs/internals/record-format.md. Columns, for engines, are in _colu
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -26,7 +24,7 @@ from logcore._batch cimport (
     read_header, read_record, record_timestamp, seal, sequence_after, size_limit, timestamp_type_name,
     verify_checksum, write_header,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Source, changed_buffer
+from logcore._buffer cimport GIL_RELEASE_BYTES, NewBytes, Source, changed_buffer
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, Varint, add64, load16, load32, put_varint, read_varint, sub64, unlikely, unzigzag, varint_bytes, zigzag,
 )
@@ -40,11 +38,6 @@ from logcore._write cimport Measured, measure_record, put_record
 import cython
 
 from logcore.errors import CorruptBatch, CorruptionReason, MessageTooLargeError, UsageError, UsageTypeError
-
-cdef extern from "Python.h":
-    int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
-    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
-    char* bytes_data "PyBytes_AS_STRING"(PyObject* bytes)
 
 cdef enum:
     GUESS_BYTES_MAX = 64 * 1024 * 1024
@@ -593,35 +586,6 @@ def encode_transaction_marker(
 
 # -------------------------------------------------------------------------------------------------------- writing
 
-@cython.final
-cdef class RowWriter:
-    """Records into a bytes object that grows; owns it until finish()."""
-    cdef PyObject* out
-    cdef Py_ssize_t used, room
-
-    def __cinit__(self, Py_ssize_t room):
-        self.out = new_bytes(NULL, room)
-        self.room = room
-        self.used = BATCH_HEADER_SIZE
-
-    def __dealloc__(self):
-        Py_XDECREF(self.out)
-
-    cdef uint8_t* reserve(self, Py_ssize_t more) except NULL:
-        """Room for `more` bytes behind what was written."""
-        if more > self.room - self.used:
-            self.room = max(self.used + more, self.room + self.room // 2)
-            _PyBytes_Resize(&self.out, self.room)
-        return <uint8_t*>bytes_data(self.out) + self.used
-
-    cdef bytes finish(self, Py_ssize_t size):
-        _PyBytes_Resize(&self.out, size)
-        made = <bytes>self.out
-        Py_XDECREF(self.out)
-        self.out = NULL
-        return made
-
-
 def encode_batch(
     records, *, base_offset=None, last_offset=None, compression="none", level=None, timestamp_type="create_time",
     log_append_time_ms=None, now_ms=None, producer_id=-1, producer_epoch=-1, base_sequence=-1, leader_epoch=-1,
@@ -650,11 +614,12 @@ def encode_batch(
         batch_bytes_max)
     if options.magic < 2:
         return encode_legacy_rows(records, options)
-    cdef RowWriter writer = RowWriter(4096)
+    cdef NewBytes out = NewBytes.new(4096)
     cdef Header header
     options.fill(&header)
-    write_rows(writer, records, options, &header)
-    return close_batch(writer, options, &header)
+    out.used = BATCH_HEADER_SIZE
+    write_rows(out, records, options, &header)
+    return close_batch(out, options, &header)
 
 
 cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
@@ -702,8 +667,8 @@ cdef object refuse_offset(int64_t offset, int64_t base, int64_t previous, Py_ssi
                       wanted=f"at most {<object>base + 0x7FFFFFFF}, 2147483647 above the base offset")
 
 
-cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* header) except -1:
-    """Append each record to `writer`, and to `header` what it has to know of them."""
+cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header) except -1:
+    """Append each record to `out`, and to `header` what it has to know of them."""
     cdef Py_ssize_t index = 0, size, key_size, value_size, headers_size, fields
     cdef int64_t offset, timestamp, base = -1, previous = -1, base_timestamp = -1, max_timestamp = -1
     cdef const uint8_t* key_data
@@ -780,16 +745,16 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
                     headers_size += len(content)
 
         size = measure_record(&measured, sub64(timestamp, base_timestamp), offset - base, key_size, value_size, headers_size)
-        if unlikely(size > 0x7FFFFFFF - writer.used or (
-                not options.codec and size > options.batch_bytes_max - writer.used)):
+        if unlikely(size > 0x7FFFFFFF - out.used or (
+                not options.codec and size > options.batch_bytes_max - out.used)):
             raise MessageTooLargeError(
-                f"batch of encode_batch, record {index}: got {writer.used + size} bytes, "
+                f"batch of encode_batch, record {index}: got {out.used + size} bytes, "
                 f"wanted at most {0x7FFFFFFF if options.codec else options.batch_bytes_max}")
         if index == 0 and isinstance(records, (list, tuple)):
             # The others are guessed to be as long as the first: growing step by step would copy them.
-            writer.reserve(min(size * len(records) * 17 // 16, GUESS_BYTES_MAX))
-        pos = writer.reserve(size)
-        writer.used += size
+            out.reserve(min(size * len(records) * 17 // 16, GUESS_BYTES_MAX))
+        pos = out.reserve(size)
+        out.used += size
         pos = put_record(pos, &measured, key_data, key_size, key_size, value_data, value_size, value_size)
         if pairs is None:
             pos[0] = 0
@@ -820,29 +785,28 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
     return 0
 
 
-cdef bytes close_batch(RowWriter writer, BatchOptions options, Header* header):
+cdef bytes close_batch(NewBytes out, BatchOptions options, Header* header):
     """Compress if asked, write the header, seal."""
-    cdef uint8_t* batch
     cdef Source packed
-    cdef Py_ssize_t size = writer.used
+    cdef Py_ssize_t size = out.used
     if options.codec:
-        packed = Source(compress_span(options.codec, <uint8_t*>bytes_data(writer.out) + BATCH_HEADER_SIZE,
-                                      size - BATCH_HEADER_SIZE, options.level, 2))
+        packed = Source(compress_span(options.codec, out.data + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE,
+                                      options.level, 2))
         size = BATCH_HEADER_SIZE + packed.size
         if size > options.batch_bytes_max:
             raise MessageTooLargeError(f"batch of encode_batch: got {size} bytes, "
                                        f"wanted at most {options.batch_bytes_max}")
-        writer.used = BATCH_HEADER_SIZE
-        memcpy(writer.reserve(packed.size), packed.data, <size_t>packed.size)
+        out.used = BATCH_HEADER_SIZE
+        memcpy(out.reserve(packed.size), packed.data, <size_t>packed.size)
     header.size_in_bytes = <int32_t>size
-    batch = <uint8_t*>bytes_data(writer.out)
-    write_header(batch, header)
+    out.used = size
+    write_header(out.data, header)
     if size < GIL_RELEASE_BYTES:
-        seal(batch, <int32_t>size)
+        seal(out.data, <int32_t>size)
     else:
         with nogil:
-            seal(batch, <int32_t>size)
-    return writer.finish(size)
+            seal(out.data, <int32_t>size)
+    return out.finish()
 
 
 def encode_empty_batch(
