@@ -5,7 +5,7 @@ batch it lies in). Then, batch by batch, the checksum is verified and the record
 in the cache, all without the GIL. It comes back for compressed batches, for magic 0 and 1, and for memory. Records with
 headers are walked a second time, once their number is known.
 
-While it decodes it holds at most 8 x the plain bytes of the records + 80 bytes a record, of which what was not used
+While it decodes it holds at most 8 x the plain bytes of the records + 220 bytes a record, of which what was not used
 goes back at the end. A record has 7 plain bytes at least, so a count in a header cannot ask for more.
 """
 
