@@ -138,6 +138,9 @@ cdef list as_headers(headers, Py_ssize_t index):
     """Headers as a list of (UTF-8 name, bytes or None)."""
     cdef list found = []
     where = None if index < 0 else f"record {index}"
+    if isinstance(headers, dict):
+        raise UsageTypeError("headers", where=where, got=type(headers).__name__,
+                             wanted="(name, value) pairs, as its .items() are: a name may come twice")
     try:
         pairs = iter(headers)
     except TypeError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ READERS = (decode_batches, decode_columns, scan_batches, split_batches, find_bat
 CODECS_WANTED = "none, gzip, snappy, lz4 or zstd"
 RECORD_WANTED = "a Record, or a tuple (key, value[, timestamp[, headers]])"
 BUFFER_WANTED = "bytes, or another contiguous buffer of bytes"
+READ_IT = f"{BUFFER_WANTED}: read the file first, as in Path(…).read_bytes()"
 WRITABLE_WANTED = "a writable contiguous buffer, such as a bytearray"
 NO_EMPTY = "at least one: Kafka has no empty batch to write"
 ENCODE_IT = 'bytes or None: encode it, as in "…".encode()'
@@ -168,7 +171,7 @@ def test_keys_and_values_lie_in_one_piece(field: str, at: int, magic: int) -> No
     [
         (5, "headers", "int", "(name, value) pairs"),
         ("hv", "header", "str", "a (name, value) tuple"),
-        ({"h": b"x"}, "header", "str", "a (name, value) tuple"),
+        ({"h": b"x"}, "headers", "dict", "(name, value) pairs, as its .items() are: a name may come twice"),
         ([None], "header", "NoneType", "a (name, value) tuple"),
         ([["h", b"x"]], "header", "list", "a (name, value) tuple"),
         ([("h",)], "header", "tuple", "a (name, value) tuple"),
@@ -421,12 +424,29 @@ def test_an_option_that_does_not_exist_is_named(encode: Callable[..., bytes]) ->
 
 
 @pytest.mark.parametrize("read", [*READERS, crc32c, crc32, murmur2])
-@pytest.mark.parametrize("given", ["text", None, 5, [1, 2], object()])
+@pytest.mark.parametrize("given", [None, 5, [1, 2], object()])
 def test_what_has_no_bytes_is_no_buffer(read: Callable[[Any], object], given: object) -> None:
     with pytest.raises(UsageTypeError) as caught:
         read(given)
     what = {"crc32c": "data", "crc32": "data", "murmur2": "key"}.get(read.__name__, "buffer")
     check(caught.value, what, None, type(given).__name__, BUFFER_WANTED, UsageTypeError)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("given", ["00.log", Path("00.log"), io.BytesIO(DATA)])
+def test_a_file_in_place_of_its_bytes_is_refused_with_how_to_read_it(
+    read: Callable[[Any], object], given: object
+) -> None:
+    with pytest.raises(UsageTypeError) as caught:
+        read(given)
+    check(caught.value, "buffer", None, type(given).__name__, READ_IT, UsageTypeError)
+
+
+@pytest.mark.parametrize(("read", "what"), [(crc32c, "data"), (murmur2, "key")])
+def test_text_to_hash_is_refused_with_how_to_encode_it(read: Callable[[Any], object], what: str) -> None:
+    with pytest.raises(UsageTypeError) as caught:
+        read("text")
+    check(caught.value, what, None, "str", f'{BUFFER_WANTED}: encode it, as in "…".encode()', UsageTypeError)
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -498,10 +518,14 @@ def test_what_is_changed_in_place_must_be_writable(change: Callable[[Any], objec
 
 
 def test_buffers_to_join_are_buffers() -> None:
-    for given, got in (([None], "NoneType"), ([DATA, "text"], "str"), ([5], "int")):
+    for given, got, wanted in (
+        ([None], "NoneType", BUFFER_WANTED),
+        ([DATA, "text"], "str", READ_IT),
+        ([5], "int", BUFFER_WANTED),
+    ):
         with pytest.raises(UsageTypeError) as caught:
             concat_batches(given)
-        assert (caught.value.got, caught.value.wanted) == (got, BUFFER_WANTED)
+        assert (caught.value.got, caught.value.wanted) == (got, wanted)
     for given in (None, 5, b"ab", "ab"):
         with pytest.raises(UsageTypeError, match="wanted an iterable of buffers"):
             concat_batches(given)
