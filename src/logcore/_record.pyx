@@ -635,7 +635,7 @@ def encode_batch(
     records: an iterable of Record, or of (key, value), (key, value, timestamp), (key, value, timestamp, headers);
         a Record that has an offset keeps it, everything else is numbered onwards; offsets must increase
     base_offset: of the batch (default: the first record's offset, or 0); last_offset: if it spans more than its records
-    compression: "none", "gzip", "snappy", "lz4", "zstd"; level: as the codec has them, None for its default
+    compression: "none" (or None), "gzip", "snappy", "lz4", "zstd"; level: as the codec has them, None for its default
     now_ms: the timestamp of records that have none (otherwise -1, as Kafka has it)
     timestamp_type: "create_time", or "log_append_time" with log_append_time_ms (or now_ms)
     producer_id, producer_epoch, base_sequence, is_transactional, is_control, leader_epoch: as in the header
