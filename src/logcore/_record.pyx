@@ -58,7 +58,8 @@ cdef tuple NO_HEADERS = ()
 @cython.no_gc
 @cython.freelist(256)
 cdef class Record:
-    """One record. Immutable, comparable, hashable, unpackable: `offset, timestamp, key, value, headers = record`.
+    """Record(offset=-1, timestamp=-1, key=None, value=None, headers=())\n--\n
+    One record. Immutable, comparable, hashable, unpackable: `offset, timestamp, key, value, headers = record`.
 
     offset, timestamp: int, -1 where unassigned; key, value: bytes or None; headers: (name, bytes or None) pairs.
 
