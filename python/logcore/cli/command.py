@@ -25,7 +25,7 @@ EXIT_BROKEN_PIPE = 128 + 13  # and SIGPIPE: neither clean nor damaged, the reade
 # name -> one line for `logcore --help`; the module logcore.cli.<name> is imported when it is asked for
 COMMANDS = {
     "dump": "print the batches and records of a .log file, find damage in it",
-    "bench": "measure on this machine",
+    "bench": "measure the codec on this machine, and on your data",
 }
 
 EPILOG = """\
@@ -33,6 +33,7 @@ exit codes: 0 done, 1 damage was found, 2 wrong use or a file that cannot be rea
 
 examples:
   logcore dump 00000000000000000000.log
+  logcore bench codec --codec none zstd
   logcore dump --help
 """
 
@@ -52,11 +53,17 @@ class Parser(argparse.ArgumentParser):
         self._declare = declare
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As in the base class, after the arguments were declared."""
+        """As in the base class, after the arguments were declared; but what a subcommand does not know, it refuses.
+
+        Left to argparse the parser above it would, and point to its own help.
+        """
         if self._declare is not None:
             declare, self._declare = self._declare, None
             declare(self)
-        return super().parse_known_args(args, namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments, in one line."""

@@ -47,10 +47,20 @@ def test_python_m_logcore_is_the_command(segment):
     assert done.stdout.startswith(b"file ")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["dump", "--help"], ["bench", "--help"]])
-def test_help_is_printed_and_is_a_success(arguments, capsys):
-    assert main(arguments) == 0
-    assert capsys.readouterr().out.startswith("usage: logcore")
+@pytest.mark.parametrize("arguments", [[], ["dump"], ["bench"], ["bench", "codec"]])
+def test_help_is_printed_teaches_by_examples_and_is_a_success(arguments, capsys):
+    assert main([*arguments, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(" ".join(["usage: logcore", *arguments]))
+    assert "examples:\n  logcore " in text
+    assert "logcore.bench" not in text, "a user knows no modules"
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("arguments", [[], ["dump"], ["bench"], ["bench", "codec"]])
+def test_a_flag_that_does_not_exist_points_to_the_help_of_its_command(arguments, capsys):
+    assert main([*arguments, *(["a.log"] if arguments == ["dump"] else []), "--jsn"]) == 2
+    assert capsys.readouterr().err.endswith(f" ({' '.join(['logcore', *arguments])} --help tells more)\n")
 
 
 def test_the_help_of_dump_tells_the_exit_codes_the_json_scheme_and_examples(capsys):
