@@ -104,8 +104,9 @@ def size(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Measure and report. Raises LogcoreError for what the user can mend."""
     _check(args)
-    if args.plot is not None:
-        plot.require_matplotlib()  # now, not after minutes of measuring
+    if args.plot is not None:  # now, not after minutes of measuring
+        plot.check_path(args.plot)
+        plot.require_matplotlib()
     progress = Progress()
     skipped: dict[str, None] = {}  # in order, each once
     results: list[Result] = []
