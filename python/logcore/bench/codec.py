@@ -17,7 +17,7 @@ from logcore.bench.data import Row, file_rows, synthetic_rows
 from logcore.bench.machine import machine_facts
 from logcore.bench.measure import Task, Timing, measure, pinned
 from logcore.bench.operations import bar_tasks, logcore_tasks
-from logcore.bench.table import Progress, Result, bars_text, results_text
+from logcore.bench.table import Progress, Result, ratios_text, results_text
 from logcore.bench.workload import Case, Workload, workload_bytes
 
 BATCH_BYTES = (16 << 10, 1 << 20)
@@ -40,6 +40,12 @@ reading the table:
   B/record   as stored, with its share of the batch's header
   ratio      uncompressed bytes by stored bytes
   CPU        seconds of processor by seconds of clock; much less than 1: something else was running
+
+with --peers:
+  C loop     a plain loop in C over the same bytes, which does nothing else: what the machine allows
+  CRC-32C    the checksum alone
+  zlib, …    the bare compression library
+  goal       the least that the project aims at, on an idle machine
 
 files:
   .jsonl     a line is a value; of an object of "value" and nothing but key, timestamp, headers and offset
@@ -258,6 +264,6 @@ def _print_report(facts: Result, results: Sequence[Result], verdicts: Sequence[R
     print(f"{facts['processor']}, {facts['cores']} cores, {core} · {facts['python']} · logcore {facts['logcore']}\n")
     print(results_text(results))
     if verdicts:
-        print(f"\nbars: logcore's speed by the other's\n\n{bars_text(verdicts)}")
+        print(f"\nlogcore beside other clients and what the machine allows\n\n{ratios_text(verdicts)}")
     for line in skipped:
         print(f"not measured: {line}")
