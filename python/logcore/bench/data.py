@@ -139,7 +139,7 @@ def _parquet_rows(file: Any, path: str, value_column: str, key_column: str) -> I
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError(f"--file {path} needs pyarrow: pip install 'logcore[bench]'") from None
+        raise UsageError(f"--file {path} needs pyarrow: pip install 'logcore[arrow]'") from None
     try:
         table = pyarrow.parquet.ParquetFile(file)
         names = table.schema_arrow.names

@@ -178,4 +178,4 @@ def test_parquet_without_pyarrow_is_refused_in_one_line(tmp_path, monkeypatch):
     path.write_bytes(b"")
     with pytest.raises(UsageError) as caught:
         file_rows(str(path))
-    assert str(caught.value) == f"--file {path} needs pyarrow: pip install 'logcore[bench]'"
+    assert str(caught.value) == f"--file {path} needs pyarrow: pip install 'logcore[arrow]'"
