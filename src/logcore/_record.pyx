@@ -678,7 +678,7 @@ cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
 
 
 cdef int check_iterable(records) except -1:
-    if isinstance(records, (str, bytes, bytearray, dict)) or not hasattr(records, "__iter__"):
+    if isinstance(records, (str, bytes, bytearray, dict, Record)) or not hasattr(records, "__iter__"):
         raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records")
     return 0
 

@@ -94,7 +94,7 @@ def test_what_cannot_be_iterated_is_no_records(records: object, magic: int) -> N
     check(caught.value, "records", None, type(records).__name__, "an iterable of records", UsageTypeError)
 
 
-@pytest.mark.parametrize("records", ["abc", b"abc", bytearray(b"abc"), {b"k": b"v"}])
+@pytest.mark.parametrize("records", ["abc", b"abc", bytearray(b"abc"), {b"k": b"v"}, Record(value=b"v")])
 def test_what_can_be_iterated_but_holds_no_records_is_refused(records: object) -> None:
     with pytest.raises(UsageTypeError) as caught:
         encode_batch(records)

@@ -29,7 +29,7 @@ Results go to standard output, as tables or, with --json, as one document to kee
 
 EPILOG = """\
 examples:
-  logcore bench codec                                     every codec, small and large batches; a few minutes
+  logcore bench codec                                     every codec, small and large batches; about a minute
   logcore bench codec --codec none zstd --record-size 1K  two codecs, values of 1 KiB
   logcore bench codec --file 00000000000000000000.log     your own records
   logcore bench codec --peers                             beside other Python clients and the machine's limits
