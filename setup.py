@@ -148,9 +148,11 @@ class BuildExtensions(build_ext):
         """Replaces each `.pyx` by its generated C."""
         from Cython.Build import cythonize  # Not needed to make an sdist, only to compile.
 
+        changed = Path(__file__).stat().st_mtime  # This file holds the directives, which Cython does not compare.
         translated = cythonize(
             self.extensions,
             build_dir=str(BUILD / "cython"),
+            force=any(made.stat().st_mtime < changed for made in (BUILD / "cython").rglob("*.c")),
             include_path=["src"],
             nthreads=self.parallel,
             annotate=DEBUG,
@@ -161,8 +163,7 @@ class BuildExtensions(build_ext):
                 "cdivision": True,
                 "initializedcheck": False,
                 "auto_pickle": False,  # it would take a pointer for a string
-                "embedsignature": True,
-                "embedsignature.format": "python",
+                "embedsignature": False,  # inspect finds it without; help() would show it twice
             },
         )
         sources = {ext.name: ext.sources for ext in translated}

@@ -29,7 +29,7 @@ progress = Progress(sys.stderr)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tour."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("records", nargs="?", type=int, default=RECORDS)
+    parser.add_argument("records", nargs="?", type=int, default=RECORDS, help="how many to make (default: %(default)s)")
     count = max(1, parser.parse_args(arguments).records)
     facts = machine_facts(None)
     print(f"logcore {facts['logcore']} on {facts['processor']}, {facts['cores']} cores, {facts['python']}")

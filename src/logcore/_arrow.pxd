@@ -101,3 +101,4 @@ cdef class Imported:
 
 
 cdef list import_arrays(object producer)
+cdef str type_name(const ArrowSchema* schema)

@@ -232,6 +232,31 @@ cdef object stream_capsule(list exports, Export schema):
 
 # --------------------------------------------------------------------------------------------------------- importing
 
+_TYPE_NAMES = {
+    "n": "null", "b": "bool", "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32", "I": "uint32",
+    "l": "int64", "L": "uint64", "e": "float16", "f": "float32", "g": "float64", "z": "binary", "Z": "large_binary",
+    "vz": "binary_view", "u": "utf8", "U": "large_utf8", "vu": "utf8_view", "tdD": "date32", "tdm": "date64",
+    "tts": "time32[s]", "ttm": "time32[ms]", "ttu": "time64[us]", "ttn": "time64[ns]", "tDs": "duration[s]",
+    "tDm": "duration[ms]", "tDu": "duration[us]", "tDn": "duration[ns]", "tiM": "interval", "tiD": "interval",
+    "tin": "interval", "tss": "timestamp[s]", "tsm": "timestamp[ms]", "tsu": "timestamp[us]", "tsn": "timestamp[ns]",
+    "d": "decimal", "w": "fixed_size_binary", "+l": "list", "+L": "large_list", "+vl": "list_view",
+    "+vL": "large_list_view", "+w": "fixed_size_list", "+s": "struct", "+m": "map", "+ud": "union", "+us": "union",
+    "+r": "run_end_encoded",
+}
+
+
+cdef str type_name(const ArrowSchema* schema):
+    """The type of a column as people know it; a format that Arrow has no name for is told as it is."""
+    if schema.dictionary != NULL:
+        return f"dictionary of {format_name(schema.dictionary.format)}"
+    return format_name(schema.format)
+
+
+cdef str format_name(const char* format):
+    text = "" if format == NULL else format.decode("utf-8", "replace")
+    return _TYPE_NAMES.get(text.partition(":")[0], f"Arrow format {text!r}")
+
+
 @cython.final
 cdef class SchemaKeeper:
     """Owns an imported schema for the arrays that share it."""

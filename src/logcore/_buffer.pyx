@@ -51,6 +51,14 @@ cdef _refuse(buffer, what, error, wanted):
     return UsageTypeError(what, got=f"{kind}: {error}" if isinstance(error, BufferError) else kind, wanted=wanted)
 
 
+cdef str _bytes_for(buffer, str what):
+    """What was wanted instead of `buffer`, with the step that leads there from what people try first."""
+    wanted = "bytes, or another contiguous buffer of bytes"
+    if what == "buffer" and (isinstance(buffer, str) or hasattr(buffer, "__fspath__") or hasattr(buffer, "read")):
+        return wanted + ": read the file first, as in Path(…).read_bytes()"
+    return wanted + ': encode it, as in "…".encode()' if isinstance(buffer, str) else wanted
+
+
 @cython.final
 cdef class Source:
     """A caller's contiguous bytes, held from construction to deallocation."""
@@ -59,7 +67,7 @@ cdef class Source:
         try:
             PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
         except (TypeError, ValueError, BufferError) as error:
-            raise _refuse(buffer, what, error, "bytes, or another contiguous buffer of bytes") from None
+            raise _refuse(buffer, what, error, _bytes_for(buffer, what)) from None
         self.held = True
         self.data = <const uint8_t*>self.view.buf
         self.size = self.view.len

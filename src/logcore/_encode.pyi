@@ -6,7 +6,7 @@ def encode_columns(
     batch_bytes: int = 1048576,
     base_offset: int | None = None,
     last_offset: int | None = None,
-    compression: str = "none",
+    compression: str | None = "none",
     level: int | None = None,
     timestamp_type: str = "create_time",
     log_append_time_ms: int | None = None,

@@ -4,8 +4,8 @@ Any Arrow producer will do (pyarrow, polars, duckdb, pandas, our own Columns), t
 or table has fields by the names that decode_columns() gives them:
 
     value, key    binary, large_binary, utf8, large_utf8, binary_view, utf8_view, fixed_size_binary, or null
-    timestamp     int64 milliseconds, or a timestamp of any unit; null: now_ms, or none
-    offset        int64; absent: numbered from base_offset on
+    timestamp     integer milliseconds, or a timestamp of any unit; null: now_ms, or none
+    offset        integers; absent: numbered from base_offset on
     headers       list, large_list or map of (key, value)
 
 Rows are written batch after batch into one bytes object: a batch is closed when the next record would push it over
@@ -14,11 +14,11 @@ buffer first. All of it runs without the GIL but for memory, compression and err
 """
 
 from libc.stddef cimport ptrdiff_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, strcmp, strlen, strncmp
 
 from logcore._arguments cimport check_range
-from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
+from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays, type_name
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory, NewBytes
 from logcore._bytes cimport COPY_SLACK, add64, likely, put_varint, sub64, unlikely, varint_bytes, zigzag
@@ -172,8 +172,8 @@ cdef str name_of(const ArrowSchema* schema):
     return "" if schema.name == NULL else schema.name.decode("utf-8", "replace")
 
 
-cdef object refuse_type(str name, str got, str wanted):
-    return UsageTypeError("column type", where=name, got=f"Arrow format {got!r}", wanted=wanted)
+cdef object refuse_type(str name, const ArrowSchema* schema, str wanted):
+    return UsageTypeError("column type", where=name, got=type_name(schema), wanted=wanted)
 
 
 cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowArray* array, str name) except -1:
@@ -183,7 +183,7 @@ cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowA
     cdef Py_ssize_t last = array.length + array.offset
     cdef bint has_rows = array.length > 0
     if schema.dictionary != NULL:
-        raise refuse_type(name, "dictionary", "plain bytes or text: cast it first")
+        raise refuse_type(name, schema, "plain bytes or text: cast it to binary or utf8")
     column.first = array.offset
     if strcmp(format, "n") == 0:
         column.kind = KIND_NULL
@@ -225,8 +225,8 @@ cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowA
         if column.data == NULL and column.width == 0:
             column.data = column.data_end = <const uint8_t*>array.buffers
     else:
-        raise refuse_type(name, format.decode("utf-8", "replace"),
-                          "binary, utf8, their large and view forms, fixed-size binary or null")
+        wanted = "binary, utf8, their large and view forms, fixed_size_binary or null"
+        raise refuse_type(name, schema, wanted if format[0] == b"+" else wanted + ": cast it to utf8 for its text")
     if has_rows and array.buffers[1] == NULL and (column.kind != KIND_FIXED or column.width):
         raise malformed(name, "rows without a buffer for them")
     if has_rows and column.data == NULL and column.data_end != NULL:
@@ -272,7 +272,7 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     if strcmp(format, "n") == 0:
         return 0
     if strcmp(format, "+l") != 0 and strcmp(format, "+L") != 0 and strcmp(format, "+m") != 0:
-        raise refuse_type("headers", format.decode(), "a list, large_list or map of (key, value)")
+        raise refuse_type("headers", schema, "a list, large_list or map of (key, value)")
     check_array(schema, array, "headers", 2)
     if not array.n_children or (array.length and array.buffers[1] == NULL):
         raise malformed("headers", "a list without elements or offsets")
@@ -280,7 +280,7 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     entries = array.children[0]
     check_array(entry, entries, "headers", 0)
     if strcmp(entry.format, "+s") != 0 or entry.n_children != 2:
-        raise refuse_type("headers", entry.format.decode(), "a struct of (key, value) as the list's element")
+        raise refuse_type("headers", entry, "a struct of (key, value) as the list's element")
     for index in range(2):
         if name_of(entry.children[index]) == "value" and strcmp(format, "+m") != 0:
             value_index, name_index = index, 1 - index
@@ -309,37 +309,88 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     return 0
 
 
+cdef fused Narrow:
+    int8_t
+    uint8_t
+    int16_t
+    uint16_t
+    int32_t
+    uint32_t
+
+
+cdef void widen(const Narrow* rows, int64_t* out, int64_t count) noexcept nogil:
+    cdef int64_t index
+    for index in range(count):
+        out[index] = rows[index]
+
+
+cdef Memory widened(char format, const void* data, int64_t first, int64_t count):
+    """`count` rows from `first` on as int64 rows of their own; None for a format of no narrower integers."""
+    if format not in b"cCsSiI":
+        return None
+    cdef Memory made = Memory.new(8 * count)
+    cdef int64_t* out = <int64_t*>made.data
+    with nogil:
+        if format == b"c":
+            widen(<const int8_t*>data + first, out, count)
+        elif format == b"C":
+            widen(<const uint8_t*>data + first, out, count)
+        elif format == b"s":
+            widen(<const int16_t*>data + first, out, count)
+        elif format == b"S":
+            widen(<const uint16_t*>data + first, out, count)
+        elif format == b"i":
+            widen(<const int32_t*>data + first, out, count)
+        else:
+            widen(<const uint32_t*>data + first, out, count)
+    return made
+
+
+cdef object refuse_integers(str name, const ArrowSchema* schema):
+    wanted = "integers"
+    cast = "int64" if schema.dictionary != NULL or schema.format[0] in b"efgduU" else None
+    if name == "timestamp":
+        wanted = "integer milliseconds or a timestamp"
+        if schema.dictionary == NULL and (schema.format[0] in b"uU" or strncmp(schema.format, "td", 2) == 0):
+            cast = "timestamp"
+    return refuse_type(name, schema, wanted if cast is None else f"{wanted}: cast it to {cast}")
+
+
 cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, str name, int64_t absent, const int64_t** out):
     """Point `out` to int64 rows; returns the memory that holds them where they had to be converted, else None."""
     cdef const char* format = schema.format
     cdef const uint8_t* validity = NULL
     cdef const int64_t* rows
-    cdef Memory made
+    cdef Memory made = None
     cdef int64_t* converted
     cdef int64_t index, unit = 0, value
+    cdef bint is_unsigned
     check_array(schema, array, name, 0)
+    is_unsigned = strcmp(format, "L") == 0
     if schema.dictionary != NULL:
-        raise refuse_type(name, "dictionary", "int64")
+        raise refuse_integers(name, schema)
     if strcmp(format, "n") == 0 and name == "timestamp":
         return None
-    if strcmp(format, "l") == 0:
+    if strlen(format) == 1 and format[0] in b"cCsSiIlL":
         unit = 1
     elif name == "timestamp" and strncmp(format, "ts", 2) == 0 and strlen(format) >= 4:
         unit = {b"s": -1000, b"m": 1, b"u": 1000, b"n": 1000000}.get(format[2:3], 0)
     if not unit:
-        raise refuse_type(name, format.decode(), "int64" + (" milliseconds or a timestamp" if name == "timestamp" else ""))
+        raise refuse_integers(name, schema)
     check_array(schema, array, name, 2)
     if not array.length:
         return None
     if array.buffers[1] == NULL:
         raise malformed(name, "rows without a buffer for them")
-    rows = <const int64_t*>array.buffers[1] + array.offset
+    made = widened(format[0], array.buffers[1], array.offset, array.length) if strlen(format) == 1 else None
+    rows = <const int64_t*>array.buffers[1] + array.offset if made is None else <const int64_t*>made.data
     if array.null_count != 0:
         validity = <const uint8_t*>array.buffers[0]
-    if unit == 1 and validity == NULL:
+    if unit == 1 and validity == NULL and not is_unsigned:
         out[0] = rows
-        return None
-    made = Memory.new(8 * array.length)
+        return made
+    if made is None:
+        made = Memory.new(8 * array.length)
     converted = <int64_t*>made.data
     for index in range(array.length):
         if not is_valid(validity, array.offset + index):
@@ -348,6 +399,8 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
             converted[index] = absent
             continue
         value = rows[index]
+        if is_unsigned and value < 0:
+            raise UsageError(name, where=f"row {index}", got=<uint64_t>value, wanted="less than 2^63")
         if unit < 0:
             if not -9223372036854775 <= value <= 9223372036854775:
                 raise UsageError(name, where=f"row {index}", got=f"{value} s", wanted="milliseconds below 2^63")
@@ -373,7 +426,7 @@ cdef class Table:
         cdef int64_t index, row
         check_array(schema, array, "columns", 0)
         if strcmp(schema.format, "+s") != 0:
-            raise UsageTypeError("columns", got=f"Arrow format {schema.format.decode()!r}",
+            raise UsageTypeError("columns", got=f"an array of {type_name(schema)}",
                                  wanted="a table, record batch or struct array with a field a column")
         if array.null_count != 0 and array.n_buffers and array.buffers != NULL and array.buffers[0] != NULL:
             for row in range(array.length):
@@ -483,11 +536,11 @@ cdef list tables_of(object columns, int64_t now_ms):
 
 
 cdef object as_producer(name, producer):
-    """An int64 numpy array as an Arrow producer; anything else must be one already."""
+    """`producer`, if it is one."""
     if hasattr(producer, "__arrow_c_array__") or hasattr(producer, "__arrow_c_stream__"):
         return producer
     raise UsageTypeError("columns", where=repr(name), got=type(producer).__name__,
-                         wanted="an Arrow array (anything with __arrow_c_array__)")
+                         wanted="an Arrow array (anything with __arrow_c_array__), such as pyarrow.array(…) makes")
 
 
 # ------------------------------------------------------------------------------------------------------------- writing

@@ -40,7 +40,7 @@ cdef class BatchOptions:
         base_sequence = check_range("base_sequence", base_sequence, -1, 0x7FFFFFFF)
         leader_epoch = check_range("leader_epoch", leader_epoch, -1, 0x7FFFFFFF)
         self.magic = magic
-        self.codec = codec_id(compression)
+        self.codec = codec_id("none" if compression is None else compression)
         self.level = level_for(self.codec, level)
         self.base_offset = -1 if base_offset is None else base_offset
         self.last_offset = -1 if last_offset is None else last_offset

@@ -51,7 +51,8 @@ cdef tuple NO_HEADERS = ()
 @cython.no_gc
 @cython.freelist(256)
 cdef class Record:
-    """One record. Immutable, comparable, hashable, unpackable: `offset, timestamp, key, value, headers = record`.
+    """Record(offset=-1, timestamp=-1, key=None, value=None, headers=())\n--\n
+    One record. Immutable, comparable, hashable, unpackable: `offset, timestamp, key, value, headers = record`.
 
     offset, timestamp: int, -1 where unassigned; key, value: bytes or None; headers: (name, bytes or None) pairs.
 
@@ -131,6 +132,9 @@ cdef list as_headers(headers, Py_ssize_t index):
     """Headers as a list of (UTF-8 name, bytes or None)."""
     cdef list found = []
     where = None if index < 0 else f"record {index}"
+    if isinstance(headers, dict):
+        raise UsageTypeError("headers", where=where, got=type(headers).__name__,
+                             wanted="(name, value) pairs, as its .items() are: a name may come twice")
     try:
         pairs = iter(headers)
     except TypeError:
@@ -596,7 +600,7 @@ def encode_batch(
     records: an iterable of Record, or of (key, value), (key, value, timestamp), (key, value, timestamp, headers);
         a Record that has an offset keeps it, everything else is numbered onwards; offsets must increase
     base_offset: of the batch (default: the first record's offset, or 0); last_offset: if it spans more than its records
-    compression: "none", "gzip", "snappy", "lz4", "zstd"; level: as the codec has them, None for its default
+    compression: "none" (or None), "gzip", "snappy", "lz4", "zstd"; level: as the codec has them, None for its default
     now_ms: the timestamp of records that have none (otherwise -1, as Kafka has it)
     timestamp_type: "create_time", or "log_append_time" with log_append_time_ms (or now_ms)
     producer_id, producer_epoch, base_sequence, is_transactional, is_control, leader_epoch: as in the header
@@ -639,7 +643,7 @@ cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
 
 
 cdef int check_iterable(records) except -1:
-    if isinstance(records, (str, bytes, bytearray, dict)) or not hasattr(records, "__iter__"):
+    if isinstance(records, (str, bytes, bytearray, dict, Record)) or not hasattr(records, "__iter__"):
         raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records")
     return 0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ READERS = (decode_batches, decode_columns, scan_batches, split_batches, find_bat
 CODECS_WANTED = "none, gzip, snappy, lz4 or zstd"
 RECORD_WANTED = "a Record, or a tuple (key, value[, timestamp[, headers]])"
 BUFFER_WANTED = "bytes, or another contiguous buffer of bytes"
+READ_IT = f"{BUFFER_WANTED}: read the file first, as in Path(…).read_bytes()"
 WRITABLE_WANTED = "a writable contiguous buffer, such as a bytearray"
 NO_EMPTY = "at least one: Kafka has no empty batch to write"
 ENCODE_IT = 'bytes or None: encode it, as in "…".encode()'
@@ -91,7 +94,7 @@ def test_what_cannot_be_iterated_is_no_records(records: object, magic: int) -> N
     check(caught.value, "records", None, type(records).__name__, "an iterable of records", UsageTypeError)
 
 
-@pytest.mark.parametrize("records", ["abc", b"abc", bytearray(b"abc"), {b"k": b"v"}])
+@pytest.mark.parametrize("records", ["abc", b"abc", bytearray(b"abc"), {b"k": b"v"}, Record(value=b"v")])
 def test_what_can_be_iterated_but_holds_no_records_is_refused(records: object) -> None:
     with pytest.raises(UsageTypeError) as caught:
         encode_batch(records)
@@ -168,7 +171,7 @@ def test_keys_and_values_lie_in_one_piece(field: str, at: int, magic: int) -> No
     [
         (5, "headers", "int", "(name, value) pairs"),
         ("hv", "header", "str", "a (name, value) tuple"),
-        ({"h": b"x"}, "header", "str", "a (name, value) tuple"),
+        ({"h": b"x"}, "headers", "dict", "(name, value) pairs, as its .items() are: a name may come twice"),
         ([None], "header", "NoneType", "a (name, value) tuple"),
         ([["h", b"x"]], "header", "list", "a (name, value) tuple"),
         ([("h",)], "header", "tuple", "a (name, value) tuple"),
@@ -293,7 +296,6 @@ def test_a_record_over_the_limit_is_kafkas_error_for_it(call: Callable[[Any], by
         ("", UsageError, "''", CODECS_WANTED),
         ("unknown-5", UsageError, "'unknown-5'", CODECS_WANTED),
         (b"gzip", UsageTypeError, "bytes", "str"),
-        (None, UsageTypeError, "NoneType", "str"),
         (1, UsageTypeError, "int", "str"),
     ],
 )
@@ -421,12 +423,29 @@ def test_an_option_that_does_not_exist_is_named(encode: Callable[..., bytes]) ->
 
 
 @pytest.mark.parametrize("read", [*READERS, crc32c, crc32, murmur2])
-@pytest.mark.parametrize("given", ["text", None, 5, [1, 2], object()])
+@pytest.mark.parametrize("given", [None, 5, [1, 2], object()])
 def test_what_has_no_bytes_is_no_buffer(read: Callable[[Any], object], given: object) -> None:
     with pytest.raises(UsageTypeError) as caught:
         read(given)
     what = {"crc32c": "data", "crc32": "data", "murmur2": "key"}.get(read.__name__, "buffer")
     check(caught.value, what, None, type(given).__name__, BUFFER_WANTED, UsageTypeError)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("given", ["00.log", Path("00.log"), io.BytesIO(DATA)])
+def test_a_file_in_place_of_its_bytes_is_refused_with_how_to_read_it(
+    read: Callable[[Any], object], given: object
+) -> None:
+    with pytest.raises(UsageTypeError) as caught:
+        read(given)
+    check(caught.value, "buffer", None, type(given).__name__, READ_IT, UsageTypeError)
+
+
+@pytest.mark.parametrize(("read", "what"), [(crc32c, "data"), (murmur2, "key")])
+def test_text_to_hash_is_refused_with_how_to_encode_it(read: Callable[[Any], object], what: str) -> None:
+    with pytest.raises(UsageTypeError) as caught:
+        read("text")
+    check(caught.value, what, None, "str", f'{BUFFER_WANTED}: encode it, as in "…".encode()', UsageTypeError)
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -498,10 +517,14 @@ def test_what_is_changed_in_place_must_be_writable(change: Callable[[Any], objec
 
 
 def test_buffers_to_join_are_buffers() -> None:
-    for given, got in (([None], "NoneType"), ([DATA, "text"], "str"), ([5], "int")):
+    for given, got, wanted in (
+        ([None], "NoneType", BUFFER_WANTED),
+        ([DATA, "text"], "str", READ_IT),
+        ([5], "int", BUFFER_WANTED),
+    ):
         with pytest.raises(UsageTypeError) as caught:
             concat_batches(given)
-        assert (caught.value.got, caught.value.wanted) == (got, BUFFER_WANTED)
+        assert (caught.value.got, caught.value.wanted) == (got, wanted)
     for given in (None, 5, b"ab", "ab"):
         with pytest.raises(UsageTypeError, match="wanted an iterable of buffers"):
             concat_batches(given)
@@ -618,15 +641,22 @@ def array(*values: bytes | None) -> pa.Array:
         ([GOOD], UsageTypeError, "columns", None, "list"),
         ({"value": [b"x"]}, UsageTypeError, "columns", "'value'", "list"),
         ({"value": np.array([1])}, UsageTypeError, "columns", "'value'", "ndarray"),
+        (
+            {"value": array(b"a", b"b"), "offset": pa.array([1, 2**63], pa.uint64())},
+            UsageError,
+            "offset",
+            "row 1",
+            2**63,
+        ),
         ({}, UsageError, "columns", None, "no rows"),
         ({"value": array()}, UsageError, "columns", None, "no rows"),
-        ({"value": pa.array([1, 2])}, UsageTypeError, "column type", "value", "Arrow format 'l'"),
+        ({"value": pa.array([1, 2])}, UsageTypeError, "column type", "value", "int64"),
         (
             {"value": pa.array(["a"]).dictionary_encode()},
             UsageTypeError,
             "column type",
             "value",
-            "Arrow format 'dictionary'",
+            "dictionary of utf8",
         ),
         ({"value": array(b"a", b"b"), "key": array(b"a")}, UsageError, "columns", "'key'", "1 rows"),
         ({"vlaue": array(b"a")}, UsageError, "columns", None, "a column named 'vlaue'"),
@@ -634,21 +664,9 @@ def array(*values: bytes | None) -> pa.Array:
         ({"value": array(b"a", b"b"), "offset": pa.array([1, None])}, UsageError, "offset", "row 1", "null"),
         ({"value": array(b"a", b"b"), "offset": pa.array([5, 5])}, UsageError, "offset", "row 1", 5),
         ({"value": array(b"a"), "offset": pa.array([-3])}, UsageError, "offset", "row 0", -3),
-        (
-            {"value": array(b"a"), "offset": pa.array([1], pa.int32())},
-            UsageTypeError,
-            "column type",
-            "offset",
-            "Arrow format 'i'",
-        ),
+        ({"offset": pa.array([1.0], pa.float32())}, UsageTypeError, "column type", "offset", "float32"),
         ({"value": array(b"a", b"b"), "timestamp": pa.array([1, -2])}, UsageError, "timestamp", "row 1", -2),
-        (
-            {"value": array(b"a"), "timestamp": pa.array([1.5])},
-            UsageTypeError,
-            "column type",
-            "timestamp",
-            "Arrow format 'g'",
-        ),
+        ({"timestamp": pa.array([1.5])}, UsageTypeError, "column type", "timestamp", "float64"),
         (
             {"value": array(b"a"), "timestamp": pa.array([2**62], pa.timestamp("s"))},
             UsageError,
@@ -663,9 +681,9 @@ def array(*values: bytes | None) -> pa.Array:
             "row 0",
             "null",
         ),
-        ({"headers": pa.array([[1]])}, UsageTypeError, "column type", "headers", "Arrow format 'l'"),
-        ({"headers": pa.array(["x"])}, UsageTypeError, "column type", "headers", "Arrow format 'u'"),
-        (array(b"a"), UsageTypeError, "columns", None, "Arrow format 'z'"),
+        ({"headers": pa.array([[1]])}, UsageTypeError, "column type", "headers", "int64"),
+        ({"headers": pa.array(["x"])}, UsageTypeError, "column type", "headers", "utf8"),
+        (array(b"a"), UsageTypeError, "columns", None, "an array of binary"),
         (
             pa.array([{"value": b"a"}, None]),
             UsageError,
@@ -682,6 +700,59 @@ def test_columns_to_write_are_checked_like_rows(
     with pytest.raises(UsageError) as caught:
         encode_columns(columns)
     check(caught.value, what, where, got, caught.value.wanted, kind)
+
+
+BYTES_WANTED = "binary, utf8, their large and view forms, fixed_size_binary or null"
+TIMES_WANTED = "integer milliseconds or a timestamp"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "got", "wanted"),
+    [
+        ("value", pa.array([1.5]), "float64", f"{BYTES_WANTED}: cast it to utf8 for its text"),
+        ("value", pa.array([True]), "bool", f"{BYTES_WANTED}: cast it to utf8 for its text"),
+        ("key", pa.array([[1]]), "list", BYTES_WANTED),
+        ("key", pa.array([{"a": 1}]), "struct", BYTES_WANTED),
+        ("key", pa.array([1], pa.decimal128(5, 2)), "decimal", f"{BYTES_WANTED}: cast it to utf8 for its text"),
+        (
+            "key",
+            pa.array([b"a"]).dictionary_encode(),
+            "dictionary of binary",
+            "plain bytes or text: cast it to binary or utf8",
+        ),
+        ("offset", pa.array([1.0]), "float64", "integers: cast it to int64"),
+        ("offset", pa.array([1]).dictionary_encode(), "dictionary of int64", "integers: cast it to int64"),
+        ("offset", pa.array([1], pa.timestamp("ms")), "timestamp[ms]", "integers"),
+        ("timestamp", pa.array([1], pa.date32()), "date32", f"{TIMES_WANTED}: cast it to timestamp"),
+        ("timestamp", pa.array([1], pa.date64()), "date64", f"{TIMES_WANTED}: cast it to timestamp"),
+        ("timestamp", pa.array([1], pa.time32("s")), "time32[s]", TIMES_WANTED),
+        ("timestamp", pa.array([1], pa.duration("ns")), "duration[ns]", TIMES_WANTED),
+        ("timestamp", pa.array(["2024-01-01"]), "utf8", f"{TIMES_WANTED}: cast it to timestamp"),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_told_by_the_name_of_its_type_and_what_to_cast_it_to(
+    name: str, given: pa.Array, got: str, wanted: str
+) -> None:
+    with pytest.raises(UsageTypeError) as caught:
+        encode_columns({name: given})
+    check(caught.value, "column type", name, got, wanted, UsageTypeError)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "cast"),
+    [
+        ("value", pa.array([1.5]), pa.utf8()),
+        ("key", pa.array([1], pa.decimal128(5, 2)), pa.utf8()),
+        ("key", pa.array(["a"]).dictionary_encode(), pa.utf8()),
+        ("offset", pa.array([1.0]), pa.int64()),
+        ("offset", pa.array([1]).dictionary_encode(), pa.int64()),
+        ("timestamp", pa.array([1], pa.date32()), pa.timestamp("ms")),
+        ("timestamp", pa.array([1], pa.date64()), pa.timestamp("ms")),
+        ("timestamp", pa.array(["2024-01-01"]), pa.timestamp("ms")),
+    ],
+)
+def test_the_cast_that_an_error_names_helps(name: str, given: pa.Array, cast: pa.DataType) -> None:
+    assert len(decode_columns(encode_columns({name: given.cast(cast)}))) == 1
 
 
 def test_the_options_of_columns_have_their_ranges() -> None:

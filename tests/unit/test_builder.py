@@ -14,6 +14,13 @@ PAIR = [(b"k", b"v")]
 INT32_MAX = 2**31 - 1
 
 
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_compression_none_is_no_compression(magic: int) -> None:
+    assert encode_batch(PAIR, magic=magic, compression=None) == encode_batch(PAIR, magic=magic, compression="none")
+    columns = decode_columns(encode_batch(PAIR))
+    assert encode_columns(columns, compression=None) == encode_columns(columns, compression="none")
+
+
 # ---------------------------------------------------------------------------------------------- what each magic has
 
 

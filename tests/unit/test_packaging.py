@@ -65,6 +65,12 @@ def test_each_requirement_has_a_lower_bound_and_no_upper_one():
         assert [clause.operator for clause in requirement.specifier] == [">="], requirement
 
 
+def test_each_extra_is_in_the_readme():
+    extras = set(metadata.metadata("logcore").get_all("Provides-Extra"))
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert set(listed) == extras
+
+
 @pytest.mark.full
 def test_the_wheel_made_from_the_sdist_installs_and_passes_the_unit_tests(tmp_path):
     dist = tmp_path / "dist"

@@ -3,8 +3,6 @@
 codec × level × batch size × value size -> records/s, MB/s, bytes a record, compression ratio, CPU, for every operation
 of the codec, on synthetic rows or on the user's own. `--peers` measures aiokafka, kafka-python and the machine's limits
 in the same rounds, and holds the ratios against the project's bars.
-
-MB/s count the uncompressed batches, so that codecs compare; bytes a record are the stored ones.
 """
 
 import argparse
@@ -19,7 +17,7 @@ from logcore.bench.data import Row, file_rows, synthetic_rows
 from logcore.bench.machine import machine_facts
 from logcore.bench.measure import Task, Timing, measure, pinned
 from logcore.bench.operations import bar_tasks, logcore_tasks
-from logcore.bench.table import Progress, Result, bars_text, results_text
+from logcore.bench.table import Progress, Result, ratios_text, results_text
 from logcore.bench.workload import Case, Workload, workload_bytes
 
 BATCH_BYTES = (16 << 10, 1 << 20)
@@ -27,17 +25,51 @@ VALUE_BYTES = (100, 1 << 10)
 SIZE_MAX = 1 << 30
 SECONDS = 0.25
 
+DESCRIPTION = """\
+Measure Kafka's record batches on this machine: how fast they are encoded and decoded, as rows (a Python object a
+record) and as Arrow columns (none), scanned and validated, and how small they become.
+
+Each codec, level, batch size and value size that you name is measured with each of the others. The rows are made
+up, events in JSON that compress as such events do, or your own: --file.
+"""
+
 EPILOG = """\
+reading the table:
+  records/s  by one core that does nothing else
+  MB/s       of uncompressed batches, so that codecs compare
+  B/record   as stored, with its share of the batch's header
+  ratio      uncompressed bytes by stored bytes
+  CPU        seconds of processor by seconds of clock; much less than 1: something else was running
+
+with --peers:
+  C loop     a plain loop in C over the same bytes, which does nothing else: what the machine allows
+  CRC-32C    the checksum alone
+  zlib, …    the bare compression library
+  goal       the least that the project aims at, on an idle machine
+
+files:
+  .jsonl     a line is a value; of an object of "value" and nothing but key, timestamp, headers and offset
+             beside it, these are taken
+  .parquet   --value-column, and where they exist --key-column and timestamp; needs pyarrow
+  all else   record batches, such as a .log of Kafka's or what encode_batch() writes
+  The first 64 MiB of rows are used.
+
+exit codes:
+  0  done
+  1  the file of --file is damaged
+  2  wrong use, or a file that cannot be read or written
+
 examples:
   logcore bench codec --codec none zstd --level 1 3 9
   logcore bench codec --file sample.jsonl --batch-size 64K 1M
+  logcore bench codec --file 00000000000000000000.log --codec gzip lz4 zstd --plot codecs.png
   logcore bench codec --peers --json > codec.json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.description = __doc__.partition("\n")[2].strip()
+    parser.description = DESCRIPTION
     parser.epilog = EPILOG
     add = parser.add_argument
     add(
@@ -59,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--key-column", default="key", metavar="NAME", help="of a .parquet (key, if there is one)")
     add("--seconds", type=float, default=SECONDS, metavar="S", help=f"to measure each operation for ({SECONDS})")
     add("--repeat", type=int, metavar="N", help="rounds to measure, instead of --seconds")
-    add("--peers", action="store_true", help="aiokafka, kafka-python and the machine's limits too, and the bars")
+    add("--peers", action="store_true", help="aiokafka, kafka-python and the machine's limits too, and ratios")
     add("--json", action="store_true", help="one JSON document instead of tables")
     add("--plot", metavar="FILE", help="draw the results into a .png, .svg or .pdf")
 
@@ -78,8 +110,9 @@ def size(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Measure and report. Raises LogcoreError for what the user can mend."""
     _check(args)
-    if args.plot is not None:
-        plot.require_matplotlib()  # now, not after minutes of measuring
+    if args.plot is not None:  # now, not after minutes of measuring
+        plot.check_path(args.plot)
+        plot.require_matplotlib()
     progress = Progress()
     skipped: dict[str, None] = {}  # in order, each once
     results: list[Result] = []
@@ -231,6 +264,6 @@ def _print_report(facts: Result, results: Sequence[Result], verdicts: Sequence[R
     print(f"{facts['processor']}, {facts['cores']} cores, {core} · {facts['python']} · logcore {facts['logcore']}\n")
     print(results_text(results))
     if verdicts:
-        print(f"\nbars: logcore's speed by the other's\n\n{bars_text(verdicts)}")
+        print(f"\nlogcore beside other clients and what the machine allows\n\n{ratios_text(verdicts)}")
     for line in skipped:
         print(f"not measured: {line}")

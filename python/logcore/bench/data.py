@@ -99,8 +99,8 @@ def _json_rows(lines: Iterable[bytes], path: str) -> Iterator[Row]:
             continue
         try:
             found = json.loads(line)
-        except ValueError as error:
-            raise UsageError("line", where=f"line {number} of {path}", got=str(error), wanted="JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise UsageError("record", where=f"line {number} of {path}", got=_no_json(error), wanted="JSON") from error
         # One that carries no time gets one, a millisecond a line.
         timestamp = FIRST_TIMESTAMP + number
         if isinstance(found, dict) and "value" in found and found.keys() <= _ENVELOPE:
@@ -111,6 +111,12 @@ def _json_rows(lines: Iterable[bytes], path: str) -> Iterator[Row]:
             yield _json_bytes(found.get("key")), _json_bytes(found["value"]), timestamp, headers
         else:
             yield None, line, timestamp, ()
+
+
+def _no_json(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno}"
+    return "arrays or objects nested too deep" if isinstance(error, RecursionError) else str(error)
 
 
 def _json_bytes(value: object) -> bytes | None:
@@ -133,7 +139,7 @@ def _parquet_rows(file: Any, path: str, value_column: str, key_column: str) -> I
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError(f"--file {path} needs pyarrow: pip install 'logcore[bench]'") from None
+        raise UsageError(f"--file {path} needs pyarrow: pip install 'logcore[arrow]'") from None
     try:
         table = pyarrow.parquet.ParquetFile(file)
         names = table.schema_arrow.names
@@ -175,7 +181,8 @@ def _batch_rows(data: bytes, path: str) -> Iterator[Row]:
                 for record in batch:
                     yield record.key, record.value, max(0, record.timestamp), record.headers
     except CorruptBatch as error:
-        raise error.at_path(path, 0) from None
+        if data[error.position :].strip(b"\0"):  # zeros up to the end are a file allocated ahead
+            raise error.at_path(path, 0) from None
 
 
 def head(rows: Iterable[Row], plain_bytes: int) -> list[Row]:

@@ -1,12 +1,15 @@
 """Results as a picture: one panel a batch and value size, a group of bars a codec, a bar an operation."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from logcore import StorageError, UsageError
 from logcore.bench import operations, peers
 from logcore.bench.table import Result
 from logcore.bench.workload import size_text
+
+SUFFIXES = (".png", ".svg", ".pdf")
 
 # operation, by: colour. One hue a contender, the darker shade encodes.
 BARS = {
@@ -28,8 +31,26 @@ def require_matplotlib() -> Any:
     return Figure
 
 
+def check_path(path: str) -> None:
+    """Raise UsageError for an ending that is none of SUFFIXES, StorageError for a file that cannot be written.
+
+    A file that exists is left as it is, and one that does not is not made.
+    """
+    suffix = Path(path).suffix
+    if suffix.lower() not in SUFFIXES:
+        raise UsageError("--plot", where=path, got=f"the ending {suffix!r}", wanted="a .png, .svg or .pdf")
+    try:
+        is_new = not Path(path).exists()
+        with open(path, "ab"):
+            pass
+        if is_new:
+            Path(path).unlink()
+    except OSError as error:
+        raise StorageError("write", errno=error.errno or 0, path=path) from error
+
+
 def plot(results: Sequence[Result], path: str, title: str) -> None:
-    """Draw `results` into the file `path`, of a kind that its ending names (.png, .svg, .pdf)."""
+    """Draw `results` into the file `path`, which check_path() has passed."""
     figure_class = require_matplotlib()
     panels = list(dict.fromkeys((result["batch_bytes"], result["value_bytes"]) for result in results))
     codecs = list(dict.fromkeys((result["codec"], result["level"]) for result in results))
@@ -69,5 +90,3 @@ def plot(results: Sequence[Result], path: str, title: str) -> None:
         figure.savefig(path, dpi=150)
     except OSError as error:
         raise StorageError("write", errno=error.errno or 0, path=path) from error
-    except ValueError as error:  # an ending that matplotlib has no writer for
-        raise UsageError("--plot", where=path, got=str(error).splitlines()[0], wanted="a .png, .svg or .pdf") from None

@@ -19,6 +19,21 @@ from typing import Protocol
 from logcore import UsageError
 
 GROUP = "logcore.bench"
+SUMMARIES = {"codec": "encode, decode, scan and validate record batches, in every codec"}
+
+DESCRIPTION = """\
+Measure something on this machine. Each benchmark has flags of its own: `logcore bench NAME --help`.
+
+Results go to standard output, as tables or, with --json, as one document to keep and compare.
+"""
+
+EPILOG = """\
+examples:
+  logcore bench codec                                     every codec, small and large batches; about a minute
+  logcore bench codec --codec none zstd --record-size 1K  two codecs, values of 1 KiB
+  logcore bench codec --file 00000000000000000000.log     your own records
+  logcore bench codec --peers                             beside other Python clients and the machine's limits
+"""
 
 
 class Benchmark(Protocol):
@@ -54,10 +69,13 @@ def load_benchmark(entry: EntryPoint) -> Benchmark:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One subcommand a benchmark."""
-    parser.description = "Measure something on this machine. `logcore bench NAME --help` tells what and how."
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     names = parser.add_subparsers(metavar="NAME", required=True)
     for name, entry in find_benchmarks().items():
-        names.add_parser(name, help=f"({entry.value})", declare=functools.partial(_declare_benchmark, entry))
+        # A benchmark is not imported for its name to be listed, so one of another package is told by that package.
+        summary = SUMMARIES.get(name) or f"a benchmark of {entry.module.partition('.')[0]}"
+        names.add_parser(name, help=summary, declare=functools.partial(_declare_benchmark, entry))
 
 
 def _declare_benchmark(entry: EntryPoint, parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """The command itself: one parser, one table of subcommands, one way for an error to reach the user.
 
 A subcommand raises LogcoreError for what the user or the operating system did wrong; it becomes one line on stderr,
-with the error's class, and exit code 2. What a subcommand *found* (damage) is its own to print and to return.
+with the error's class, and exit code 2; or 1 for damage that it cannot go on behind. What else a subcommand *found* is
+its own to print and to return. Output that cannot be written is exit code 2 too, however little of it there was.
 """
 
 import argparse
@@ -9,15 +10,17 @@ import contextlib
 import errno
 import functools
 import importlib
+import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, TextIO
 
 import logcore
-from logcore import LogcoreError, StorageError, UsageError
+from logcore import CorruptionError, LogcoreError, StorageError, UsageError
 
+EXIT_DAMAGE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 128 + 2  # as a shell reports SIGINT
 EXIT_BROKEN_PIPE = 128 + 13  # and SIGPIPE: neither clean nor damaged, the reader just went away
@@ -25,7 +28,7 @@ EXIT_BROKEN_PIPE = 128 + 13  # and SIGPIPE: neither clean nor damaged, the reade
 # name -> one line for `logcore --help`; the module logcore.cli.<name> is imported when it is asked for
 COMMANDS = {
     "dump": "print the batches and records of a .log file, find damage in it",
-    "bench": "measure on this machine",
+    "bench": "measure the codec on this machine, and on your data",
 }
 
 EPILOG = """\
@@ -33,6 +36,7 @@ exit codes: 0 done, 1 damage was found, 2 wrong use or a file that cannot be rea
 
 examples:
   logcore dump 00000000000000000000.log
+  logcore bench codec --codec none zstd
   logcore dump --help
 """
 
@@ -52,15 +56,25 @@ class Parser(argparse.ArgumentParser):
         self._declare = declare
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As in the base class, after the arguments were declared."""
+        """As in the base class, after the arguments were declared; but what a subcommand does not know, it refuses.
+
+        Left to argparse the parser above it would, and point to its own help.
+        """
         if self._declare is not None:
             declare, self._declare = self._declare, None
             declare(self)
-        return super().parse_known_args(args, namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments, in one line."""
         raise UsageError(f"{message} ({self.prog} --help tells more)")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse swallows the OSError of a full disk, and would end in success.
+        (file or sys.stdout).write(message)
 
 
 def count_from(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
@@ -80,9 +94,12 @@ def one_line(text: str) -> str:
 
 
 def tell(text: str) -> None:
-    """One line to stderr, after everything that was printed before it."""
+    """One line to stderr, after everything that was printed before it. Where it cannot be written it is lost."""
     sys.stdout.flush()
-    print(one_line(f"logcore: {text}"), file=sys.stderr, flush=True)
+    try:
+        print(one_line(f"logcore: {text}"), file=sys.stderr, flush=True)
+    except OSError:
+        _abandon(sys.stderr)
 
 
 def build_parser() -> Parser:
@@ -101,35 +118,68 @@ def _declare_command(name: str, parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `logcore` with `argv` (default: the process's own arguments) and return its exit code."""
+    with _standard_streams():
+        try:
+            try:
+                status = _run(argv)
+            except LogcoreError as error:
+                tell(f"{type(error).__name__}: {error}")
+                status = EXIT_DAMAGE if isinstance(error, CorruptionError) else EXIT_USAGE
+            sys.stdout.flush()
+            return status
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+        except BrokenPipeError:
+            _abandon(sys.stdout)
+            return EXIT_BROKEN_PIPE
+        except OSError as error:  # files are read under StorageError, so this was stdout
+            _abandon(sys.stdout)
+            refused = StorageError("write", errno=error.errno or errno.EIO, path="standard output")
+            tell(f"{type(refused).__name__}: {refused}")
+            return EXIT_USAGE
+        except MemoryError as error:
+            tell(f"MemoryError: {error}" if str(error) else "MemoryError")
+            return EXIT_USAGE
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         args = build_parser().parse_args(argv)
-        status: int = args.run(args)
-        sys.stdout.flush()
-        return status
-    except SystemExit as stop:  # argparse, after --help and --version
-        return stop.code if isinstance(stop.code, int) else 0
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except LogcoreError as error:
-        return _refuse(error)
-    except BrokenPipeError:
-        _abandon_stdout()
-        return EXIT_BROKEN_PIPE
-    except OSError as error:  # files are read under StorageError, so this was stdout
-        _abandon_stdout()
-        return _refuse(StorageError("write", errno=error.errno or errno.EIO, path="standard output"))
+    except SystemExit:  # argparse, after --help and --version
+        return 0
+    status: int = args.run(args)
+    return status
 
 
-def _refuse(error: LogcoreError) -> int:
-    tell(f"{type(error).__name__}: {error}")
-    return EXIT_USAGE
+@contextlib.contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Make the streams such that whoever prints need not think of them.
+
+    Python has None in place of one that was closed before it began. A closed stderr becomes one that keeps nothing; a
+    closed stdout one whose first write fails. é in a record is no reason to fail on an ASCII terminal.
+    """
+    with contextlib.ExitStack() as stack:
+        if sys.stderr is None:
+            stack.enter_context(contextlib.redirect_stderr(stack.enter_context(open(os.devnull, "w"))))
+        if sys.stdout is None:
+            stack.enter_context(contextlib.redirect_stdout(_Closed()))
+        elif hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        yield
 
 
-def _abandon_stdout() -> None:
-    """Let the interpreter's last flush go nowhere: it would fail once more, with a traceback."""
+class _Closed(io.TextIOBase):
+    """A stdout that was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def _abandon(stream: TextIO) -> None:
+    """Let the interpreter's last flush of `stream` go nowhere: it would fail once more, with a traceback."""
     with contextlib.suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(null, sys.stdout.fileno())
+            os.dup2(null, stream.fileno())
         finally:
             os.close(null)

@@ -5,7 +5,6 @@ crashes and preallocation leave it, is clean.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 from logcore import Batch, ControlRecord, CorruptBatch, Record
@@ -19,10 +18,9 @@ from logcore.cli._reader import (
     Damage,
     open_source,
 )
-from logcore.cli.command import count_from, tell
+from logcore.cli.command import EXIT_DAMAGE, count_from, tell
 
 EXIT_CLEAN = 0
-EXIT_DAMAGE = 1
 
 DESCRIPTION = """\
 Print the batches and records of a .log file, or of any file of Kafka record batches (magic 0, 1 and 2).
@@ -102,8 +100,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Dump `args.file`; 1 if damage was found, else 0."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # é in a record is no reason to fail on an ASCII terminal
     with open_source(args.file, args.position) as source:
         progress = Progress(source.size_in_bytes)
         printer: Printer

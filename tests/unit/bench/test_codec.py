@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from logcore import StorageError, UsageError, encode_batch
-from logcore.bench import codec, peers
+from logcore.bench import codec, peers, plot
 from logcore.bench.operations import bar_tasks, logcore_tasks
 
 RESULT_FIELDS = {
@@ -100,12 +100,13 @@ def test_without_a_compiler_the_rest_is_measured(capsys, monkeypatch):
     assert {"logcore", "zstandard"} <= {result["by"] for result in document["results"]}
 
 
-def test_the_table_has_a_line_for_each_operation_and_the_bars(capsys, c_limits):
+def test_the_table_has_a_line_for_each_operation_and_the_ratios(capsys, c_limits):
     assert _run("--codec", "none", "--batch-size", "2K", "--record-size", "50", "--peers") == 0
     out = capsys.readouterr().out
     for operation in OPERATIONS:
         assert f"  {operation}  " in out
-    assert "bars: logcore's speed by the other's" in out
+    assert "logcore beside other clients and what the machine allows" in out
+    assert "missed" not in out
     assert "C loop: decode columns" in out
 
 
@@ -143,10 +144,29 @@ def test_a_picture_is_drawn(capsys, tmp_path, fonts):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("name", "error"), [("no/such/place.png", StorageError), ("out.nonsense", UsageError)])
-def test_a_picture_that_cannot_be_written_is_refused(capsys, tmp_path, fonts, name, error):
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("no/such/place.png", StorageError),
+        ("out.gif", UsageError),
+        ("out", UsageError),
+        ("made.png", StorageError),
+    ],
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(monkeypatch, tmp_path, name, error):
+    (tmp_path / "made.png").mkdir()
+    monkeypatch.setattr(codec, "measure", lambda *args, **options: pytest.fail("measured"))
     with pytest.raises(error, match=name):
         _run("--codec", "none", "--batch-size", "2K", "--record-size", "50", "--plot", str(tmp_path / name))
+
+
+def test_looking_whether_a_picture_can_be_written_changes_no_file(tmp_path):
+    path = tmp_path / "out.PNG"
+    plot.check_path(str(path))
+    assert not path.exists()
+    path.write_bytes(b"kept")
+    plot.check_path(str(path))
+    assert path.read_bytes() == b"kept"
 
 
 def test_a_picture_without_matplotlib_is_refused_in_one_line_before_anything_is_measured(capsys, monkeypatch):

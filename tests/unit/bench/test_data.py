@@ -66,11 +66,27 @@ def test_a_line_of_jsonl_that_is_a_record_is_taken_apart(tmp_path):
     ]
 
 
-def test_a_line_that_is_no_json_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "got"),
+    [
+        (b'{"a": nonsense', "Expecting value at column 7"),
+        (b"\xff", "'utf-8' codec can't decode"),
+        (b"[" * 100_000, "arrays or objects nested too deep"),
+    ],
+)
+def test_a_line_that_is_no_json_is_named(tmp_path, line, got):
     path = tmp_path / "sample.jsonl"
-    path.write_text("{}\n{nonsense")
-    with pytest.raises(UsageError, match=r"line 2 of .*sample\.jsonl.*wanted JSON"):
+    path.write_bytes(b"{}\n" + line)
+    with pytest.raises(UsageError) as caught:
         file_rows(str(path))
+    assert (caught.value.where, caught.value.wanted) == (f"line 2 of {path}", "JSON")
+    assert caught.value.got.startswith(got)
+
+
+def test_a_log_that_was_allocated_ahead_ends_at_its_zeros(tmp_path):
+    path = tmp_path / "sample.log"
+    path.write_bytes(encode_batch([(b"k", b"v", 5)]) + bytes(4096))
+    assert file_rows(str(path)) == [(b"k", b"v", 5, ())]
 
 
 def test_only_the_beginning_of_a_large_file_is_read(tmp_path, monkeypatch):
@@ -162,4 +178,4 @@ def test_parquet_without_pyarrow_is_refused_in_one_line(tmp_path, monkeypatch):
     path.write_bytes(b"")
     with pytest.raises(UsageError) as caught:
         file_rows(str(path))
-    assert str(caught.value) == f"--file {path} needs pyarrow: pip install 'logcore[bench]'"
+    assert str(caught.value) == f"--file {path} needs pyarrow: pip install 'logcore[arrow]'"

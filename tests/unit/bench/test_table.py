@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from logcore.bench.table import Progress, aligned, bars_text, rate_text, results_text
+from logcore.bench.table import Progress, aligned, rate_text, ratios_text, results_text
 
 RESULT = {
     "codec": "zstd",
@@ -37,17 +37,18 @@ def test_cases_are_set_apart():
     assert lines[-1].split()[:4] == ["none", "16", "KiB", "file"]
 
 
-@pytest.mark.parametrize(("is_met", "word"), [(True, "met"), (False, "missed")])
-def test_a_bar_is_told_with_both_numbers_and_whether_it_is_met(is_met, word):
+def test_a_ratio_is_told_with_whom_it_is_to_and_what_is_aimed_at():
     bar = {
         **RESULT,
         "against": "decode rows",
         "against_by": "aiokafka",
         "ratio": 2.345,
         "at_least": 2,
-        "is_met": is_met,
+        "is_met": True,
     }
-    assert bars_text([bar]).splitlines()[-1].split()[-6:] == ["aiokafka:", "decode", "rows", "2.35", "2", word]
+    heading, _, line = ratios_text([bar]).splitlines()
+    assert " ".join(heading.split()) == "codec batch value logcore's beside times as fast goal"
+    assert " ".join(line.split()) == "zstd 16 KiB 100 B decode rows aiokafka: decode rows 2.35 2"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def test_the_demo_goes_through_all_its_stations(capsys, monkeypatch, c_limits):
     assert [station in out for station in stations] == [True] * len(stations)
     assert "CorruptBatch: batch at position 0, byte 17: crc got" in out
     assert "\x1b" not in out
+    assert "missed" not in out
 
 
 def test_the_demo_does_without_what_is_not_installed(capsys, monkeypatch):

@@ -47,10 +47,20 @@ def test_python_m_logcore_is_the_command(segment):
     assert done.stdout.startswith(b"file ")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["dump", "--help"], ["bench", "--help"]])
-def test_help_is_printed_and_is_a_success(arguments, capsys):
-    assert main(arguments) == 0
-    assert capsys.readouterr().out.startswith("usage: logcore")
+@pytest.mark.parametrize("arguments", [[], ["dump"], ["bench"], ["bench", "codec"]])
+def test_help_is_printed_teaches_by_examples_and_is_a_success(arguments, capsys):
+    assert main([*arguments, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(" ".join(["usage: logcore", *arguments]))
+    assert "examples:\n  logcore " in text
+    assert "logcore.bench" not in text, "a user knows no modules"
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("arguments", [[], ["dump"], ["bench"], ["bench", "codec"]])
+def test_a_flag_that_does_not_exist_points_to_the_help_of_its_command(arguments, capsys):
+    assert main([*arguments, *(["a.log"] if arguments == ["dump"] else []), "--jsn"]) == 2
+    assert capsys.readouterr().err.endswith(f" ({' '.join(['logcore', *arguments])} --help tells more)\n")
 
 
 def test_the_help_of_dump_tells_the_exit_codes_the_json_scheme_and_examples(capsys):
@@ -88,13 +98,55 @@ def test_a_reader_that_goes_away_is_no_error(segment):
         assert (done.returncode, done.stderr) == (141, b"")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_is_one_typed_line(segment):
-    with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "logcore", "dump", str(segment)]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
+def shell(line, *arguments):
+    """`logcore` in a process of its own, its streams redirected as `line` says."""
+    command = ["sh", "-c", f'exec "$@" {line}', "sh", sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, timeout=60)
+
+
+NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+
+
+@NEEDS_FULL
+@pytest.mark.parametrize("python", [["-m"], ["-u", "-m"]])
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["dump", "--help"], ["dump", "SEGMENT"]])
+def test_a_full_disk_is_one_typed_line(python, arguments, segment):
+    done = shell(">/dev/full", *python, "logcore", *(segment if a == "SEGMENT" else a for a in arguments))
+    assert done.stderr == b"logcore: StorageError: write, standard output: got errno 28 (No space left on device)\n"
     assert done.returncode == 2
-    assert done.stderr == (b"logcore: StorageError: write, standard output: got errno 28 (No space left on device)\n")
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["dump", "SEGMENT"], ["bench", "codec", "--help"]])
+def test_a_closed_stdout_is_one_typed_line(arguments, segment):
+    done = shell(">&-", "-m", "logcore", *(segment if a == "SEGMENT" else a for a in arguments))
+    assert done.stderr == b"logcore: StorageError: write, standard output: got errno 9 (Bad file descriptor)\n"
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("line", ["2>&-", pytest.param("2>/dev/full", marks=NEEDS_FULL)])
+def test_without_a_stderr_the_exit_code_and_the_output_are_the_same(line, segment):
+    assert shell(line, "-m", "logcore", "dump", "missing").returncode == 2
+    assert shell(f"{line} >&-", "-m", "logcore", "--version").returncode == 2
+    damaged = segment.with_name("damaged.log")
+    damaged.write_bytes(segment.read_bytes()[:-1] + b"x")
+    done = shell(line, "-m", "logcore", "dump", "--batches-only", damaged)
+    assert (done.returncode, done.stdout.count(b"batch position=")) == (1, 99)
+
+
+def test_a_closed_stdin_is_one_typed_line():
+    done = shell("<&-", "-m", "logcore", "dump", "-")
+    assert done.stderr == b"logcore: StorageError: open, standard input: got errno 9 (Bad file descriptor)\n"
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(("text", "line"), [("", "MemoryError"), ("8 bytes for it", "MemoryError: 8 bytes for it")])
+def test_too_little_memory_is_one_line(segment, monkeypatch, capsys, text, line):
+    def refuse(*_):
+        raise MemoryError(text)
+
+    monkeypatch.setattr("logcore.cli.dump.open_source", refuse)
+    assert main(["dump", str(segment)]) == 2
+    assert capsys.readouterr().err == f"logcore: {line}\n"
 
 
 def test_text_that_the_terminal_cannot_show_is_escaped_not_fatal(tmp_path):
@@ -103,6 +155,8 @@ def test_text_that_the_terminal_cannot_show_is_escaped_not_fatal(tmp_path):
     done = run("dump", path, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert (done.returncode, done.stderr) == (0, b"")
     assert rb'value="\xe9"' in done.stdout
+    done = run("dump", "--help", env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_standard_input_is_read_as_it_comes(segment):
@@ -214,6 +268,16 @@ def test_an_entry_point_that_is_no_benchmark_is_one_typed_line(value, got, bench
     benchmarks(entry("broken", value))
     assert main(["bench", "broken"]) == 2
     assert capsys.readouterr().err == f"logcore: UsageError: {caught.value}\n"
+
+
+def test_damage_that_a_benchmark_meets_is_its_line_and_exit_code_1(tmp_path, capsys):
+    path = tmp_path / "damaged.log"
+    path.write_bytes(encode_batch([(b"k", b"v")])[:-1] + b"x")
+    assert main(["bench", "codec", "--file", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"logcore: CorruptBatch: batch at position 0 of {path}, byte 17: crc got 0x")
+    assert printed.err.count("\n") == 1
 
 
 def test_a_benchmarks_usage_error_is_one_line_too(benchmarks, monkeypatch, capsys):

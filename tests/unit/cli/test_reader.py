@@ -144,6 +144,16 @@ def test_a_batch_at_offset_0_behind_a_hole_is_found_though_it_begins_with_zeros(
     ]
 
 
+@pytest.mark.parametrize("extra", [-1, 0, 1, 50])
+def test_zeros_of_many_blocks_end_where_the_first_other_byte_is(extra):
+    count = 3 * _reader._BLOCK_BYTES + extra
+    assert events_of(bytes(count)) == [Zeros(0, count)]
+    assert events_of(bytes(count) + batch_at(5 << 56), salvage=True)[1:] == [
+        Skipped(0, count, is_end=False),
+        ("batch", count, 5 << 56),
+    ]
+
+
 @pytest.mark.parametrize("gap", [50, 399, 400, 401, 5000])
 def test_a_batch_that_lies_across_the_windows_of_a_search_is_found(gap, monkeypatch):
     monkeypatch.setattr(_reader, "CHUNK_BYTES", 100)
