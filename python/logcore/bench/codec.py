@@ -43,7 +43,7 @@ reading the table:
 
 with --peers:
   C loop     a plain loop in C over the same bytes, which does nothing else: what the machine allows
-  CRC-32C    the checksum alone
+  CRC-32C    the checksum alone; crc32c package: the same as other Python programs have it
   zlib, …    the bare compression library
   goal       the least that the project aims at, on an idle machine
 
