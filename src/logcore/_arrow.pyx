@@ -13,6 +13,8 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 
+from logcore._arguments cimport close_type
+
 import cython
 
 from logcore.errors import UsageError, UsageTypeError
@@ -48,6 +50,9 @@ cdef class Export:
         self.buffers = buffers
         self.children = children
         return self
+
+
+close_type(Export)
 
 
 cdef void* allocated(size_t count, size_t size) except NULL:
@@ -169,6 +174,9 @@ cdef class StreamState:
     cdef bytes error
 
 
+close_type(StreamState)
+
+
 cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
     with gil:
         state = <StreamState>stream.private_data
@@ -242,6 +250,9 @@ cdef class SchemaKeeper:
             self.schema.release(&self.schema)
 
 
+close_type(SchemaKeeper)
+
+
 @cython.final
 cdef class Imported:
     """An array that somebody produced, ours until it goes."""
@@ -249,6 +260,9 @@ cdef class Imported:
     def __dealloc__(self):
         if self.array.release != NULL:
             self.array.release(&self.array)
+
+
+close_type(Imported)
 
 
 cdef list import_arrays(object producer):

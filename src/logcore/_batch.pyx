@@ -12,7 +12,7 @@ from cpython.buffer cimport Py_buffer, PyBuffer_Release
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from logcore._arguments cimport check_optional, check_range
+from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, writable
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64, sub64,
@@ -399,6 +399,9 @@ cdef class Prefixes:
 
     cdef uint32_t between(self, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
         return crc_of_middle(self.castagnoli, self.at(begin), self.at(end), <uint64_t>(end - begin))
+
+
+close_type(Prefixes)
 
 
 def find_batch(buffer, *, position=0, batch_bytes_max=None):

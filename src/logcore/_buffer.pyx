@@ -11,6 +11,8 @@ from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
+from logcore._arguments cimport close_type
+
 import cython
 
 from logcore.errors import InvariantError, UsageError, UsageTypeError
@@ -67,9 +69,6 @@ cdef class Source:
 cdef class Memory:
     """Bytes of our own, read-only to others."""
 
-    def __init__(self):
-        raise UsageTypeError("Memory", got="a call from Python", wanted="one made by the codec")
-
     @staticmethod
     cdef Memory new(Py_ssize_t capacity):
         cdef Memory self = Memory.__new__(Memory)
@@ -114,6 +113,9 @@ cdef class Memory:
 
     def __releasebuffer__(self, Py_buffer* view):
         self.exports -= 1
+
+
+close_type(Memory)
 
 
 cdef object changed_buffer():

@@ -16,7 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from logcore._arguments cimport check_optional, check_range
+from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._batch cimport (
     BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, LEGACY_SIZE_MIN, LOG_APPEND_TIME,
     LOG_OVERHEAD, STEP_BATCH, STEP_FAULT, Fields, Header, Step, check_count, diagnose_record,
@@ -107,6 +107,9 @@ cdef class OpenBatch:
         if index != self.header.count or pos != end:
             raise self.refusal(pos, index)
         return 0
+
+
+close_type(OpenBatch)
 
 
 cdef OpenBatch open_batch(Source source, const Header* header, int64_t bytes_max, int64_t shift):
@@ -332,6 +335,9 @@ cdef class BatchBuilder:
         return made
 
 
+close_type(BatchBuilder)
+
+
 # -------------------------------------------------------------------------------------------------------- conversion
 
 @cython.final
@@ -444,6 +450,9 @@ cdef class Conversion:
             self.done.append(self.group.finish())
             self.group = None
         return 0
+
+
+close_type(Conversion)
 
 
 cdef object refusal(Added added, const Header* header, BatchBuilder builder):

@@ -12,7 +12,7 @@ goes back at the end. A record has 7 plain bytes at least, so a count in a heade
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from logcore._arguments cimport check_optional, check_range
+from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._batch cimport (
     ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields,
     Header, Step, check_count, diagnose_record, read_header, read_record, read_record_ahead, read_record_checked,
@@ -383,7 +383,7 @@ cdef class BytesBuilder:
             bitmap.shrink((rows + 7) // 8)
         if is_view:
             self.words.shrink(16 * rows)
-            view = ViewColumn.__new__(ViewColumn)
+            view = ViewColumn.new()
             view.length, view.null_count = rows, sink.nulls
             view.words, view.bitmap, view.sources = self.words, bitmap, sources
             view.sizes = Memory.new(8 * len(sources))
@@ -393,10 +393,13 @@ cdef class BytesBuilder:
             return view
         self.memory.shrink(sink.used)
         self.ends.shrink(4 * (rows + 1))
-        binary = BinaryColumn.__new__(BinaryColumn)
+        binary = BinaryColumn.new()
         binary.length, binary.null_count, binary.is_text = rows, sink.nulls, is_text
         binary.memory, binary.ends, binary.bitmap = self.memory, self.ends, bitmap
         return binary
+
+
+close_type(BytesBuilder)
 
 
 cdef object empty_column(bint is_view, bint is_text):
@@ -523,7 +526,7 @@ cdef class Builder:
             self.sink.view_base = (<Source>self.sources[0]).data
 
     cdef Columns finish(self, str layout):
-        cdef Columns made = Columns.__new__(Columns)
+        cdef Columns made = Columns.new()
         cdef Py_ssize_t rows = self.sink.rows
         cdef HeadersColumn headers
         cdef Memory zeros
@@ -542,7 +545,7 @@ cdef class Builder:
             made.columns["value"] = self.value.column(&self.sink.value, rows, self.sink.is_view, False, self.sources)
             made.bytes_held += self.sink.value.used + (16 if self.sink.is_view else 4) * rows
         if self.want_headers:
-            headers = HeadersColumn.__new__(HeadersColumn)
+            headers = HeadersColumn.new()
             if self.list_ends is None:
                 self.list_ends = Memory.new(4 * (rows + 1))
                 memset(self.list_ends.data, 0, 4 * <size_t>(rows + 1))
@@ -558,6 +561,9 @@ cdef class Builder:
             made.bytes_held += (4 * rows + self.entries.name.used + self.entries.value.used
                                 + (20 if self.sink.is_view else 8) * self.entries.entries)
         return made
+
+
+close_type(Builder)
 
 
 # ------------------------------------------------------------------------------------------------------------ decoding
@@ -789,6 +795,9 @@ cdef class Decoder:
         return 0
 
 
+close_type(Decoder)
+
+
 def decode_columns(
     buffer, *, columns=None, layout="binary", verify_crc=True, max_decompressed_bytes=None, batch_bytes_max=None,
     base_position=0, include_control=True, chunk_bytes_max=None,
@@ -853,7 +862,7 @@ def decode_columns(
     if done:
         if whole.length:
             done.append(whole)
-        whole = Columns.__new__(Columns)
+        whole = Columns.new()
         whole.names, whole.layout, whole.parts = names, layout, tuple(done)
         whole.length = sum([len(part) for part in done])
     whole.consumed = decoder.position

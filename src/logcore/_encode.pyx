@@ -19,7 +19,7 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, strcmp, strlen, strncmp
 
-from logcore._arguments cimport check_range
+from logcore._arguments cimport check_range, close_type
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory
@@ -414,6 +414,9 @@ cdef class Table:
             raise UsageError("columns", got=f"a column named {name!r}",
                              wanted="offset, timestamp, key, value, headers: select or rename, and leave out an index")
         return 0
+
+
+close_type(Table)
 
 
 cdef Table new_table():
@@ -823,6 +826,9 @@ cdef class Encoder:
         Py_XDECREF(self.out)
         self.out = NULL
         return made
+
+
+close_type(Encoder)
 
 
 def encode_columns(

@@ -19,7 +19,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from logcore._arguments cimport check_range
+from logcore._arguments cimport check_range, close_type, hide_new
 from logcore._batch cimport (
     BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CONTROL_KEY_SIZE, DELETE_HORIZON, LOG_APPEND_TIME, STEP_BATCH,
     STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step, check_count, diagnose_record,
@@ -114,9 +114,15 @@ cdef class Record:
         return _restore_record, self._astuple()
 
 
+hide_new(Record)
+
+
 def _restore_record(offset, timestamp, key, value, headers):
     """For pickle: a record as it was read, whose offset or time a writer would be refused."""
-    return Record.new(offset, timestamp, key, value, headers)
+    cdef Record record = Record(key=key, value=value, headers=headers)
+    record.offset = offset
+    record.timestamp = timestamp
+    return record
 
 
 cdef bytes as_bytes(value, str what, Py_ssize_t index):
@@ -195,9 +201,6 @@ cdef class Batch:
     For magic 0 and 1, where a message is its own batch, the producer fields are -1, `count` is None, and
     `base_offset` of a compressed set has to decompress it.
     """
-
-    def __init__(self):
-        raise UsageTypeError("Batch", got="a call", wanted="decode_batches(buffer)")
 
     @staticmethod
     cdef Batch new(Source source, const Header* header, int64_t bytes_max, int64_t shift):
@@ -361,6 +364,9 @@ cdef class Batch:
                 f"count={self.count}, size_in_bytes={self.size_in_bytes}, compression={self.compression!r}{flags})")
 
 
+close_type(Batch, "decode_batches(buffer)")
+
+
 @cython.final
 cdef class RecordIterator:
     """Walks the records of a v2 batch; raises at the one that is damaged."""
@@ -437,6 +443,9 @@ cdef class RecordIterator:
         return corrupt_batch(&fault, header.position + self.batch.shift, header.base_offset)
 
 
+close_type(RecordIterator, "iter(batch)")
+
+
 @cython.final
 cdef class BatchIterator:
     """The batches of a buffer, one at a time; `consumed` is the position after the last whole one handed out."""
@@ -446,9 +455,6 @@ cdef class BatchIterator:
     cdef int64_t shift
     cdef int32_t batch_bytes_max
     cdef bint verify_crc
-
-    def __init__(self):
-        raise UsageTypeError("BatchIterator", got="a call", wanted="decode_batches(buffer)")
 
     @property
     def consumed(self):
@@ -482,6 +488,9 @@ cdef class BatchIterator:
             self.position = position
             raise corrupt_batch(&fault, position + self.shift)
         return Batch.new(self.source, &header, self.bytes_max, self.shift)
+
+
+close_type(BatchIterator, "decode_batches(buffer)")
 
 
 def decode_batches(buffer, *, verify_crc=True, max_decompressed_bytes=None, batch_bytes_max=None, base_position=0):
@@ -622,6 +631,9 @@ cdef class RowWriter:
         return made
 
 
+close_type(RowWriter)
+
+
 def encode_batch(
     records, *, base_offset=None, last_offset=None, compression="none", level=None, timestamp_type="create_time",
     log_append_time_ms=None, now_ms=None, producer_id=-1, producer_epoch=-1, base_sequence=-1, leader_epoch=-1,
@@ -650,7 +662,7 @@ def encode_batch(
         batch_bytes_max)
     if options.magic < 2:
         return encode_legacy_rows(records, options)
-    cdef RowWriter writer = RowWriter(4096)
+    cdef RowWriter writer = RowWriter.__new__(RowWriter, 4096)
     cdef Header header
     options.fill(&header)
     write_rows(writer, records, options, &header)

@@ -28,7 +28,7 @@ Where this is stricter than Kafka, always because a reader would stumble over wh
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from logcore._arguments cimport check_range
+from logcore._arguments cimport check_range, close_type
 from logcore._batch cimport (
     ATTRIBUTES, BASE_OFFSET, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LEADER_EPOCH, LEGACY_SIZE_MIN, LENGTH,
     LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, STEP_BATCH, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step,
@@ -48,7 +48,7 @@ import cython
 
 from logcore.errors import (
     CorruptBatch, CorruptionReason, InvalidRecordError, InvalidTimestampError, MessageTooLargeError, RecordError,
-    UnsupportedCompressionTypeError, UnsupportedForMessageFormatError, UsageError, UsageTypeError,
+    UnsupportedCompressionTypeError, UnsupportedForMessageFormatError, UsageError,
 )
 
 cdef enum:
@@ -175,6 +175,9 @@ cdef class Rules:
         elif header.magic and header.attributes & LOG_APPEND_TIME:
             return "timestamp type got log_append_time, wanted create_time, which is all that a producer may say"
         return None
+
+
+close_type(Rules)
 
 
 cdef Rules rules_of(
@@ -584,6 +587,9 @@ cdef class Inspection:
         return 0
 
 
+close_type(Inspection)
+
+
 cdef int64_t bytes_around(int8_t magic, int codec) noexcept:
     """What a batch of this magic takes besides its records."""
     if magic == 2:
@@ -641,12 +647,12 @@ cdef class ValidationResult:
     cdef readonly bint in_place
     cdef readonly Py_ssize_t consumed
 
-    def __init__(self):
-        raise UsageTypeError("ValidationResult", got="a call", wanted="validate(buffer, …)")
-
     def __repr__(self):
         return (f"ValidationResult(record_count={self.record_count}, batch_count={self.batch_count}, "
                 f"max_timestamp={self.max_timestamp}, in_place={self.in_place}, consumed={self.consumed})")
+
+
+close_type(ValidationResult, "validate(buffer, …)")
 
 
 @cython.final
@@ -673,9 +679,6 @@ cdef class AppendBatch:
     cdef readonly bint converted
     cdef readonly int64_t temporary_bytes
 
-    def __init__(self):
-        raise UsageTypeError("AppendBatch", got="a call", wanted="validate_and_assign(buffer, …)")
-
     @property
     def converted_count(self):
         return self.record_count if self.converted else 0
@@ -685,6 +688,9 @@ cdef class AppendBatch:
                 f"last_offset={self.last_offset}, record_count={self.record_count}, "
                 f"max_timestamp={self.max_timestamp}, log_append_time_ms={self.log_append_time_ms}, "
                 f"converted={self.converted})")
+
+
+close_type(AppendBatch, "validate_and_assign(buffer, …)")
 
 
 cdef Inspection inspect(Source source, Rules rules):

@@ -1,8 +1,6 @@
 """Attacks that once worked, each kept out by a test: lifetimes, objects that lie, structs that lie about themselves."""
 
-import copy
 import ctypes
-import pickle
 import threading
 
 import pytest
@@ -22,24 +20,6 @@ from logcore import (
 from logcore.errors import MessageTooLargeError
 
 DATA = encode_batch([(b"k", b"v" * 20, 5, [("a", b"b")])] * 3)
-
-
-@pytest.mark.parametrize("layout", ["binary", "view"])
-@pytest.mark.parametrize("attribute", [None, "key", "value", "headers"])
-def test_columns_are_not_copied_behind_their_back(layout, attribute):
-    columns = decode_columns(DATA, layout=layout)
-    made = columns if attribute is None else getattr(columns, attribute)
-    for attempt in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="cannot pickle"):
-            attempt(made)
-
-
-def test_neither_batches_nor_their_iterators_can_be_pickled():
-    batches = decode_batches(DATA)
-    batch = next(batches)
-    for made in (batches, batch, iter(batch)):
-        with pytest.raises(TypeError, match="cannot pickle"):
-            pickle.dumps(made)
 
 
 class Changing:
