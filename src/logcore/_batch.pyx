@@ -9,7 +9,8 @@ max timestamp lie inside.
 """
 
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from logcore._arguments cimport check_optional, check_range, close_type
@@ -39,6 +40,10 @@ cdef enum:
     LEGACY_CRC = LOG_OVERHEAD
     LEGACY_ATTRIBUTES = MAGIC + 1
     LEGACY_TIMESTAMP = LEGACY_ATTRIBUTES + 1
+
+    GRID_BYTES = 64
+    # A search goes so far between two looks for a signal, such as Ctrl-C.
+    SIGNAL_BYTES = 1 << 20
 
 cdef Py_ssize_t HEADER_BYTES = <Py_ssize_t>sizeof(Header)
 
@@ -373,32 +378,34 @@ def scan_batches(buffer, *, position=0, verify_crc=True, batch_bytes_max=None):
 
 @cython.final
 cdef class Prefixes:
-    """CRCs of a buffer from its start to every 4096th byte: the CRC of any part of it from two short reads.
+    """CRCs of a buffer from its start to every 64th byte, as far as they were asked for.
 
-    For find_batch(): a hostile buffer may hold a plausible header every few bytes, each claiming all that follows.
+    From them the CRC of any part comes by two short reads and a few multiplications. For find_batch(): a hostile
+    buffer may hold a plausible header at every byte, each claiming all that follows.
     """
-    cdef Source source
+    cdef const uint8_t* start
     cdef bint castagnoli
     cdef Memory grid
+    cdef Py_ssize_t known
 
-    def __cinit__(self, Source source, bint castagnoli):
-        cdef Py_ssize_t index, count = source.size // 4096 + 1
-        cdef uint32_t* crcs
-        self.source = source
+    def __cinit__(self, Source source, Py_ssize_t position, bint castagnoli):
+        self.start = source.data + position
         self.castagnoli = castagnoli
-        self.grid = Memory.new(4 * count)
-        crcs = <uint32_t*>self.grid.data
-        crcs[0] = 0
-        with nogil:
-            for index in range(1, count):
-                crcs[index] = crc_prefix(castagnoli, crcs[index - 1], source.data + 4096 * (index - 1), 4096)
+        self.grid = Memory.new(4 * ((source.size - position) // GRID_BYTES + 1))
+        (<uint32_t*>self.grid.data)[0] = 0
 
-    cdef uint32_t at(self, Py_ssize_t position) noexcept nogil:
-        return crc_prefix(self.castagnoli, (<uint32_t*>self.grid.data)[position // 4096],
-                          self.source.data + (position & ~<Py_ssize_t>4095), <size_t>(position & 4095))
+    cdef uint32_t at(self, const uint8_t* pos) noexcept nogil:
+        cdef uint32_t* crcs = <uint32_t*>self.grid.data
+        cdef Py_ssize_t index = (pos - self.start) // GRID_BYTES
+        while self.known < index:
+            crcs[self.known + 1] = crc_prefix(self.castagnoli, crcs[self.known], self.start + GRID_BYTES * self.known,
+                                              GRID_BYTES)
+            self.known += 1
+        return crc_prefix(self.castagnoli, crcs[index], self.start + GRID_BYTES * index,
+                          <size_t>(pos - self.start - GRID_BYTES * index))
 
-    cdef uint32_t between(self, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
-        return crc_of_middle(self.castagnoli, self.at(begin), self.at(end), <uint64_t>(end - begin))
+    cdef uint32_t between(self, const uint8_t* begin, const uint8_t* end) noexcept nogil:
+        return crc_of_middle(self.castagnoli, self.at(begin), self.at(end), <uint32_t>(end - begin))
 
 
 close_type(Prefixes)
@@ -415,32 +422,25 @@ def find_batch(buffer, *, position=0, batch_bytes_max=None):
     cdef const uint8_t* start = source.data
     cdef const uint8_t* end = start + source.size
     cdef const uint8_t* pos = start + position_in(position, source.size)
-    cdef bint found = False
+    cdef const uint8_t* pause
     cdef Header header
     cdef Fault fault
-    cdef Prefixes legacy = None, modern = None, prefixes
-    cdef Py_ssize_t covered
-    while not found:
+    cdef Prefixes modern = Prefixes.__new__(Prefixes, source, pos - start, True)
+    cdef Prefixes legacy = Prefixes.__new__(Prefixes, source, pos - start, False)
+    cdef bint found = False
+    while not found and end - pos >= LOG_OVERHEAD + LEGACY_SIZE_MIN:
         with nogil:
-            while end - pos >= LOG_OVERHEAD + LEGACY_SIZE_MIN:
+            pause = pos + min(end - pos - (LOG_OVERHEAD + LEGACY_SIZE_MIN) + 1, SIGNAL_BYTES)
+            while pos < pause:
                 if read_header(start, pos, end, limit, False, &header, &fault) == STEP_BATCH and is_plausible(&header):
-                    if header.size_in_bytes > 4096:
-                        break
-                    if not verify_checksum(pos, &header, &fault):
-                        found = True
+                    if header.magic == 2:
+                        found = modern.between(pos + ATTRIBUTES, pos + header.size_in_bytes) == header.crc
+                    else:
+                        found = legacy.between(pos + MAGIC, pos + header.size_in_bytes) == header.crc
+                    if found:
                         break
                 pos += 1
-        if found or end - pos < LOG_OVERHEAD + LEGACY_SIZE_MIN:
-            break
-        if header.magic == 2:
-            modern = modern or Prefixes.__new__(Prefixes, source, True)
-            prefixes, covered = modern, ATTRIBUTES
-        else:
-            legacy = legacy or Prefixes.__new__(Prefixes, source, False)
-            prefixes, covered = legacy, MAGIC
-        found = prefixes.between(header.position + covered, header.position + header.size_in_bytes) == header.crc
-        if not found:
-            pos += 1
+        PyErr_CheckSignals()
     return pos - start if found else None
 
 

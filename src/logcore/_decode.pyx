@@ -590,15 +590,20 @@ cdef class Decoder:
     cdef int64_t header_total, first_row
 
     cdef int plan(self) except -1:
-        """Reserve for the uncompressed batches ahead, as far as a chunk goes, from their headers alone."""
+        """Reserve for the uncompressed batches ahead, as far as a chunk goes, from their headers alone.
+
+        It looks at no more bytes than a chunk may have: further ahead it would look again for each chunk.
+        """
         cdef const uint8_t* start = self.source.data
         cdef const uint8_t* end = start + self.source.size
         cdef const uint8_t* pos = start + self.position
+        cdef const uint8_t* stop = pos + min(end - pos, self.chunk_bytes_max)
         cdef int64_t rows = 0, plain = 0, size
         cdef Header header
         cdef Fault fault
         with nogil:
-            while read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault) == STEP_BATCH:
+            while pos < stop and (
+                    read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault) == STEP_BATCH):
                 size = header.size_in_bytes - BATCH_HEADER_SIZE
                 if header.magic == 2 and not header.attributes & CODEC_MASK and not check_count(&header, size, &fault):
                     if plain + size > self.chunk_bytes_max:

@@ -1,6 +1,7 @@
 """Attacks that once worked, each kept out by a test: lifetimes, objects that lie, structs that lie about themselves."""
 
 import ctypes
+import signal
 import threading
 
 import pytest
@@ -12,6 +13,8 @@ from logcore import (
     decode_columns,
     encode_batch,
     encode_columns,
+    encode_empty_batch,
+    find_batch,
     increment_sequence,
     partition_for_key,
     patch_batch,
@@ -95,6 +98,41 @@ def test_one_iterator_among_threads_hands_out_each_batch_once():
         thread.join()
     assert sorted(seen) == list(range(0, len(data), len(data) // 60))
     assert batches.consumed == len(data)
+
+
+# -------------------------------------------------------------------------------------- bytes that ask for much work
+
+
+def test_a_search_is_linear_though_every_byte_begins_a_large_batch():
+    # Each of a million headers claims a mebibyte on average: computed one by one, the checksums would take an hour.
+    buffer = bytes([0, 1]) * (1 << 20) + DATA
+    assert find_batch(buffer) == len(buffer) - len(DATA)
+
+
+def test_a_search_can_be_interrupted():
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(number, frame):
+        raise Interrupted
+
+    buffer = bytes([0, 1]) * (64 << 20)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Interrupted):
+            find_batch(buffer)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_many_chunks_of_a_long_buffer_do_not_look_at_all_of_it_each():
+    # 30 000 chunks times a million headers behind them would take minutes.
+    one = encode_batch([(b"k", b"v")], compression="lz4")
+    columns = decode_columns(one * 30_000 + encode_empty_batch(0, 0) * 1_000_000, columns=["value"], chunk_bytes_max=1)
+    assert len(columns.chunks) == 30_000
+    assert columns.consumed == 30_000 * len(one) + 61_000_000
 
 
 # ------------------------------------------------------------------------------------------- structs of other producers
