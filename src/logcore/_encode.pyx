@@ -16,7 +16,7 @@ buffer first. All of it runs without the GIL but for memory, compression and err
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stddef cimport ptrdiff_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, strcmp, strlen, strncmp
 
 from logcore._arguments cimport check_range, close_type
@@ -42,6 +42,9 @@ cdef enum:
     BATCH_BYTES = 1024 * 1024
     RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5   # every field of a record but key, value and headers
     RECORD_OVERHEAD_GUESS = 16
+
+# More than memory holds, and far from an overflow when it is counted in bytes.
+cdef int64_t ROWS_MAX = 1 << 48
 
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -155,7 +158,7 @@ cdef int check_array(const ArrowSchema* schema, const ArrowArray* array, str nam
     cdef int64_t index
     if schema == NULL or array == NULL or schema.format == NULL:
         raise malformed(name, "no format or no array")
-    if array.length < 0 or array.offset < 0 or array.length > 0x7FFFFFFFFFFFFFFF - array.offset:
+    if array.length < 0 or array.offset < 0 or array.length > ROWS_MAX - array.offset:
         raise malformed(name, f"length {array.length}, offset {array.offset}")
     if array.n_buffers < buffers_min or (buffers_min and array.buffers == NULL):
         raise malformed(name, f"{array.n_buffers} buffers, fewer than {buffers_min}")
@@ -166,6 +169,17 @@ cdef int check_array(const ArrowSchema* schema, const ArrowArray* array, str nam
         if array.children[index] == NULL or schema.children[index] == NULL:
             raise malformed(name, "a child that is not there")
     return 0
+
+
+cdef const void* aligned(const void* data, int64_t size, size_t width, list kept) except? NULL:
+    """`data`, whose values have `width` bytes, or a copy: Arrow recommends alignment, C demands it to load them."""
+    cdef Memory copy
+    if not <uintptr_t>data % width:
+        return data
+    copy = Memory.new(size)
+    memcpy(copy.data, data, <size_t>size)
+    kept.append(copy)
+    return copy.data
 
 
 cdef int check_rows(const ArrowArray* array, int64_t offset, int64_t length, str name) except -1:
@@ -183,8 +197,10 @@ cdef object refuse_type(str name, str got, str wanted):
     return UsageTypeError("column type", where=name, got=f"Arrow format {got!r}", wanted=wanted)
 
 
-cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowArray* array, str name) except -1:
-    """Describe a child array of bytes or text."""
+cdef int bytes_input(
+    BytesInput* column, const ArrowSchema* schema, const ArrowArray* array, str name, list kept,
+) except -1:
+    """Describe a child array of bytes or text; what had to be copied goes to `kept`."""
     check_array(schema, array, name, 0)
     cdef const char* format = schema.format
     cdef Py_ssize_t last = array.length + array.offset
@@ -198,24 +214,24 @@ cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowA
     if strcmp(format, "z") == 0 or strcmp(format, "u") == 0:
         column.kind = KIND_BINARY
         check_array(schema, array, name, 3)
-        column.ends32 = <const int32_t*>array.buffers[1]
+        column.ends32 = <const int32_t*>aligned(array.buffers[1], 4 * (last + 1), 4, kept)
         column.data = <const uint8_t*>array.buffers[2]
         if has_rows and column.ends32 != NULL:
             column.data_end = column.data + max(column.ends32[last], 0)
     elif strcmp(format, "Z") == 0 or strcmp(format, "U") == 0:
         column.kind = KIND_LARGE
         check_array(schema, array, name, 3)
-        column.ends64 = <const int64_t*>array.buffers[1]
+        column.ends64 = <const int64_t*>aligned(array.buffers[1], 8 * (last + 1), 8, kept)
         column.data = <const uint8_t*>array.buffers[2]
         if has_rows and column.ends64 != NULL:
             column.data_end = column.data + max(column.ends64[last], 0)
     elif strcmp(format, "vz") == 0 or strcmp(format, "vu") == 0:
         column.kind = KIND_VIEW
         check_array(schema, array, name, 3)
-        column.views = <const uint64_t*>array.buffers[1]
+        column.views = <const uint64_t*>aligned(array.buffers[1], 16 * last, 8, kept)
         column.buffer_count = array.n_buffers - 3
         column.buffers = array.buffers + 2
-        column.buffer_sizes = <const int64_t*>array.buffers[array.n_buffers - 1]
+        column.buffer_sizes = <const int64_t*>aligned(array.buffers[array.n_buffers - 1], 8 * column.buffer_count, 8, kept)
         if column.buffer_count and column.buffer_sizes == NULL:
             raise malformed(name, "views without the sizes of their buffers")
     elif strncmp(format, "w:", 2) == 0:
@@ -260,7 +276,7 @@ cdef int64_t data_bytes(const BytesInput* column, int64_t count) noexcept nogil:
     return max(total, 0)
 
 
-cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const ArrowArray* array) except -1:
+cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const ArrowArray* array, list kept) except -1:
     """Describe a list (or map) of name and value."""
     cdef const char* format = schema.format
     cdef const ArrowSchema* entry
@@ -291,12 +307,12 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     headers.first = array.offset
     headers.validity = <const uint8_t*>array.buffers[0] if array.null_count != 0 else NULL
     if strcmp(format, "+L") == 0:
-        headers.ends64 = <const int64_t*>array.buffers[1]
+        headers.ends64 = <const int64_t*>aligned(array.buffers[1], 8 * (last + 1), 8, kept)
     else:
-        headers.ends32 = <const int32_t*>array.buffers[1]
+        headers.ends32 = <const int32_t*>aligned(array.buffers[1], 4 * (last + 1), 4, kept)
     headers.entries = entries.length
-    bytes_input(&headers.name, entry.children[name_index], entries.children[name_index], "headers.key")
-    bytes_input(&headers.value, entry.children[value_index], entries.children[value_index], "headers.value")
+    bytes_input(&headers.name, entry.children[name_index], entries.children[name_index], "headers.key", kept)
+    bytes_input(&headers.value, entry.children[value_index], entries.children[value_index], "headers.value", kept)
     # Records without headers are by far the most common: let the loop not look for them.
     if not array.length or (headers.ends32 != NULL and headers.ends32[array.offset] == headers.ends32[last]) or (
             headers.ends64 != NULL and headers.ends64[array.offset] == headers.ends64[last]):
@@ -307,8 +323,10 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     return 0
 
 
-cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, str name, int64_t absent, const int64_t** out):
-    """Point `out` to int64 rows; returns the memory that holds them where they had to be converted, else None."""
+cdef int integers_input(
+    const ArrowSchema* schema, const ArrowArray* array, str name, int64_t absent, const int64_t** out, list kept,
+) except -1:
+    """Point `out` to int64 rows; where they had to be converted or copied, their memory goes to `kept`."""
     cdef const char* format = schema.format
     cdef const uint8_t* validity = NULL
     cdef const int64_t* rows
@@ -319,7 +337,7 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
     if schema.dictionary != NULL:
         raise refuse_type(name, "dictionary", "int64")
     if strcmp(format, "n") == 0 and name == "timestamp":
-        return None
+        return 0
     if strcmp(format, "l") == 0:
         unit = 1
     elif name == "timestamp" and strncmp(format, "ts", 2) == 0 and strlen(format) >= 4:
@@ -328,15 +346,15 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
         raise refuse_type(name, format.decode(), "int64" + (" milliseconds or a timestamp" if name == "timestamp" else ""))
     check_array(schema, array, name, 2)
     if not array.length:
-        return None
+        return 0
     if array.buffers[1] == NULL:
         raise malformed(name, "rows without a buffer for them")
-    rows = <const int64_t*>array.buffers[1] + array.offset
+    rows = <const int64_t*>aligned(array.buffers[1], 8 * (array.offset + array.length), 8, kept) + array.offset
     if array.null_count != 0:
         validity = <const uint8_t*>array.buffers[0]
     if unit == 1 and validity == NULL:
         out[0] = rows
-        return None
+        return 0
     made = Memory.new(8 * array.length)
     converted = <int64_t*>made.data
     for index in range(array.length):
@@ -356,7 +374,8 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
             value = -((-(value + 1)) // unit) - 1     # down, not toward zero, as every calendar does
         converted[index] = value
     out[0] = converted
-    return made
+    kept.append(made)
+    return 0
 
 
 @cython.final
@@ -390,26 +409,23 @@ cdef class Table:
     ) except -1:
         """Take one column; `offset` and `length` are those of the struct around it."""
         cdef ArrowArray array = given[0]
-        cdef Memory made
         if name in self.names:
             raise UsageError("columns", got=f"two columns named {name!r}", wanted="one of each")
         self.names.append(name)
-        if array.offset < 0 or array.offset > 0x7FFFFFFFFFFFFFFF - offset:
+        if array.offset < 0 or array.offset > ROWS_MAX - offset:
             raise malformed(name, f"offset {array.offset}")
         array.offset += offset
         array.length = length
         if name == "value":
-            bytes_input(&self.rows.value, schema, &array, name)
+            bytes_input(&self.rows.value, schema, &array, name, self.kept)
         elif name == "key":
-            bytes_input(&self.rows.key, schema, &array, name)
+            bytes_input(&self.rows.key, schema, &array, name, self.kept)
         elif name == "headers":
-            headers_input(&self.rows.headers, schema, &array)
+            headers_input(&self.rows.headers, schema, &array, self.kept)
         elif name == "timestamp":
-            made = integers_input(schema, &array, name, now_ms, &self.rows.timestamps)
-            self.kept.append(made)
+            integers_input(schema, &array, name, now_ms, &self.rows.timestamps, self.kept)
         elif name == "offset":
-            made = integers_input(schema, &array, name, -1, &self.rows.offsets)
-            self.kept.append(made)
+            integers_input(schema, &array, name, -1, &self.rows.offsets, self.kept)
         elif name != "timestamp_type":   # decode_columns() may have given it; a batch says it once, by option
             raise UsageError("columns", got=f"a column named {name!r}",
                              wanted="offset, timestamp, key, value, headers: select or rename, and leave out an index")

@@ -1,12 +1,13 @@
 """Attacks that once worked, each kept out by a test: lifetimes, objects that lie, structs that lie about themselves."""
 
-import ctypes
 import signal
+import struct
 import threading
 
 import pytest
 
 from logcore import (
+    Record,
     UsageError,
     assign_offsets,
     decode_batches,
@@ -21,6 +22,7 @@ from logcore import (
     scan_batches,
 )
 from logcore.errors import MessageTooLargeError
+from tests.arrow_c import Produced, table
 
 DATA = encode_batch([(b"k", b"v" * 20, 5, [("a", b"b")])] * 3)
 
@@ -138,97 +140,97 @@ def test_many_chunks_of_a_long_buffer_do_not_look_at_all_of_it_each():
 # ------------------------------------------------------------------------------------------- structs of other producers
 
 
-class Schema(ctypes.Structure):
-    pass
+def ints(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}i", *values)
 
 
-class Array(ctypes.Structure):
-    pass
+def longs(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
 
 
-SchemaRelease = ctypes.CFUNCTYPE(None, ctypes.POINTER(Schema))
-ArrayRelease = ctypes.CFUNCTYPE(None, ctypes.POINTER(Array))
-Schema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_char_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(Schema))),
-    ("dictionary", ctypes.POINTER(Schema)),
-    ("release", SchemaRelease),
-    ("private_data", ctypes.c_void_p),
-]
-Array._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(Array))),
-    ("dictionary", ctypes.POINTER(Array)),
-    ("release", ArrayRelease),
-    ("private_data", ctypes.c_void_p),
-]
-
-
-class Producer:
-    """A struct array of one binary column, `value`, of two rows, on which each test spoils one thing."""
-
-    def __init__(self):
-        self.data = ctypes.create_string_buffer(b"abcd")
-        self.ends = (ctypes.c_int32 * 3)(0, 2, 4)
-        self.released = SchemaRelease(lambda _: None), ArrayRelease(lambda _: None)
-        self.buffers = (ctypes.c_void_p * 3)(None, ctypes.addressof(self.ends), ctypes.addressof(self.data))
-        self.schema = Schema(b"z", b"value", release=self.released[0])
-        self.array = Array(2, 0, 0, 3, 0, self.buffers, release=self.released[1])
-        self.kids = (
-            (ctypes.POINTER(Schema) * 1)(ctypes.pointer(self.schema)),
-            (ctypes.POINTER(Array) * 1)(ctypes.pointer(self.array)),
-        )
-        self.outer = (
-            Schema(b"+s", b"", None, 0, 1, self.kids[0], None, self.released[0]),
-            Array(2, 0, 0, 1, 1, (ctypes.c_void_p * 1)(None), self.kids[1], None, self.released[1]),
-        )
-
-    def __arrow_c_array__(self, requested_schema=None):
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return (
-            new(ctypes.addressof(self.outer[0]), b"arrow_schema", None),
-            new(ctypes.addressof(self.outer[1]), b"arrow_array", None),
-        )
+def two_values(**options):
+    """A column `value` of two rows, on which each test spoils one thing."""
+    return Produced(b"z", [None, ints(0, 2, 4), b"abcd"], name=b"value", length=2, **options)
 
 
 def test_a_sound_struct_is_read():
-    assert encode_columns(Producer()) == encode_batch([(None, b"ab"), (None, b"cd")])
+    assert encode_columns(table(two_values())) == encode_batch([(None, b"ab"), (None, b"cd")])
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda made: setattr(made.schema, "format", None),
-        lambda made: setattr(made.schema, "name", None),
-        lambda made: setattr(made.schema, "format", b"w:-5"),
-        lambda made: setattr(made.schema, "format", b"w:99999999999999999999"),
-        lambda made: setattr(made.array, "n_buffers", 1),
-        lambda made: setattr(made.array, "offset", -(1 << 40)),
-        lambda made: setattr(made.array, "length", 1),
-        lambda made: setattr(made.outer[1], "length", -3),
-        lambda made: setattr(made.outer[1], "n_children", 0),
-        lambda made: setattr(made.outer[1], "offset", 2**62 + 1),
-        lambda made: made.buffers.__setitem__(1, None),
-        lambda made: made.buffers.__setitem__(2, None),
-        lambda made: made.ends.__setitem__(1, -9),
-        lambda made: made.ends.__setitem__(1, 1000),
+        lambda outer, inner: setattr(inner.schema, "format", None),
+        lambda outer, inner: setattr(inner.schema, "name", None),
+        lambda outer, inner: setattr(inner.schema, "format", b"w:-5"),
+        lambda outer, inner: setattr(inner.schema, "format", b"w:99999999999999999999"),
+        lambda outer, inner: setattr(inner.array, "n_buffers", 1),
+        lambda outer, inner: setattr(inner.array, "offset", -(1 << 40)),
+        lambda outer, inner: setattr(inner.array, "offset", 1 << 60),
+        lambda outer, inner: setattr(inner.array, "length", 1),
+        lambda outer, inner: setattr(outer.array, "length", -3),
+        lambda outer, inner: setattr(outer.array, "n_children", 0),
+        lambda outer, inner: setattr(outer.array, "offset", 2**62 + 1),
+        lambda outer, inner: inner.buffers.__setitem__(1, None),
+        lambda outer, inner: inner.buffers.__setitem__(2, None),
     ],
 )
 def test_a_struct_that_contradicts_itself_is_refused(spoil):
-    made = Producer()
-    spoil(made)
+    inner = two_values()
+    outer = table(inner)
+    spoil(outer, inner)
     with pytest.raises(UsageError):
-        encode_columns(made)
+        encode_columns(outer)
+    assert outer.released == {"schema": 1, "array": 1}
+
+
+@pytest.mark.parametrize("ends", [(0, -9, 4), (0, 1000, 4), (-1, 2, 4), (0, 2, -4)])
+def test_offsets_that_go_astray_are_refused(ends):
+    with pytest.raises(UsageError):
+        encode_columns(table(Produced(b"z", [None, ints(*ends), b"abcd"], name=b"value", length=2)))
+
+
+def headers_column(format, ends, **options):
+    """Two records with a header each."""
+    name = Produced(b"u", [None, ints(0, 1, 2), b"ab"], name=b"key", length=2, **options)
+    value = Produced(b"z", [None, ints(0, 2, 4), b"xyzw"], name=b"value", length=2, **options)
+    entry = Produced(b"+s", [None], length=2, children=[name, value])
+    return Produced(format, [None, ends], name=b"headers", length=2, children=[entry], **options)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_buffers_that_are_not_aligned_are_read_all_the_same(shift, offset):
+    at = {"length": 2, "offset": offset, "shift": shift}
+    pad = (0,) * offset
+    long_value = b"longer than a view"
+    words = b"".join(
+        [bytes(16) * offset, ints(1) + b"v" + bytes(11), ints(18) + long_value[:4] + ints(0, 0)],
+    )
+    for value, expected in (
+        (Produced(b"z", [None, ints(*pad, 0, 2, 4), b"abcd"], name=b"value", **at), [b"ab", b"cd"]),
+        (Produced(b"U", [None, longs(*pad, 0, 2, 4), b"abcd"], name=b"value", **at), [b"ab", b"cd"]),
+        (Produced(b"vz", [None, words, long_value, longs(18)], name=b"value", **at), [b"v", long_value]),
+        (Produced(b"w:2", [None, b"--" * offset + b"abcd"], name=b"value", **at), [b"ab", b"cd"]),
+    ):
+        columns = (
+            value,
+            Produced(b"l", [None, longs(*pad, 5, 9)], name=b"offset", **at),
+            Produced(b"tsu:", [None, longs(*pad, 7000, 8000)], name=b"timestamp", **at),
+            headers_column(b"+l", ints(0, 1, 2), shift=shift),
+        )
+        assert list(decode_columns(encode_columns(table(*columns)))) == [
+            Record(5, 7, None, expected[0], [("a", b"xy")]),
+            Record(9, 8, None, expected[1], [("b", b"zw")]),
+        ]
+    large = headers_column(b"+L", longs(0, 1, 2), shift=shift)
+    milliseconds = Produced(b"l", [None, longs(*pad, 7, 8)], name=b"timestamp", **at)
+    assert [
+        (record.timestamp, record.headers) for record in decode_columns(encode_columns(table(large, milliseconds)))
+    ] == [
+        (7, (("a", b"xy"),)),
+        (8, (("b", b"zw"),)),
+    ]
 
 
 @pytest.mark.full
