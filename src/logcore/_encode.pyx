@@ -80,6 +80,8 @@ cdef struct HeadersInput:
     const int32_t* ends32      # of a list or map
     const int64_t* ends64      # of a large list
     int64_t entries            # how many the children hold
+    const uint8_t* entries_validity
+    int64_t entries_first
     BytesInput name
     BytesInput value
 
@@ -299,10 +301,8 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
         if name_of(entry.children[index]) == "value" and strcmp(format, "+m") != 0:
             value_index, name_index = index, 1 - index
         check_rows(entries.children[index], entries.offset, entries.length, "headers")
-    if entries.null_count != 0 and entries.n_buffers and entries.buffers != NULL and entries.buffers[0] != NULL:
-        for index in range(entries.length):
-            if not is_valid(<const uint8_t*>entries.buffers[0], entries.offset + index):
-                raise UsageError("headers", where=f"header {index}", got="null", wanted="a name and a value")
+    if entries.null_count != 0 and entries.n_buffers and entries.buffers != NULL:
+        headers.entries_validity = <const uint8_t*>entries.buffers[0]
     headers.given = True
     headers.first = array.offset
     headers.validity = <const uint8_t*>array.buffers[0] if array.null_count != 0 else NULL
@@ -311,6 +311,7 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     else:
         headers.ends32 = <const int32_t*>aligned(array.buffers[1], 4 * (last + 1), 4, kept)
     headers.entries = entries.length
+    headers.entries_first = entries.offset
     bytes_input(&headers.name, entry.children[name_index], entries.children[name_index], "headers.key", kept)
     bytes_input(&headers.value, entry.children[value_index], entries.children[value_index], "headers.value", kept)
     # Records without headers are by far the most common: let the loop not look for them.
@@ -489,7 +490,7 @@ cdef enum Pause:
     PAUSE_BAD          # a column contradicts itself
     PAUSE_OFFSET       # offsets go back
     PAUSE_TIMESTAMP    # a timestamp below -1
-    PAUSE_HEADER_NAME  # a header without name
+    PAUSE_HEADER_NAME  # a header that is null or has no name
     PAUSE_CONTROL      # a control record whose key is none
     PAUSE_TOO_LARGE    # a record of 2^31 bytes
 
@@ -644,13 +645,15 @@ cdef int header_span(const HeadersInput* headers, int64_t row, int64_t* begin, i
 
 
 cdef int64_t headers_bytes(const HeadersInput* headers, int64_t row) noexcept nogil:
-    """The encoded size of a row's headers, count included; SIZE_NULL for a null name, or SIZE_BAD."""
+    """The encoded size of a row's headers, count included; SIZE_NULL for a null header or name, or SIZE_BAD."""
     cdef int64_t begin, end, at, size, total
     cdef Span span
     if header_span(headers, row, &begin, &end):
         return SIZE_BAD
     total = varint_bytes(zigzag(end - begin))
     for at in range(begin, end):
+        if not is_valid(headers.entries_validity, headers.entries_first + at):
+            return SIZE_NULL
         size = bytes_at(&headers.name, at, &span)
         if size < 0:
             return size
@@ -766,7 +769,7 @@ cdef class Encoder:
         if is_last and self.options.last_offset >= 0:
             if self.options.last_offset < last_offset or (
                     self.options.last_offset - self.batch.base_offset > 0x7FFFFFFF):
-                end = <object>self.batch.base_offset + 0x7FFFFFFF
+                end = min(<object>self.batch.base_offset + 0x7FFFFFFF, 2**63 - 1)
                 raise UsageError("last_offset", got=self.options.last_offset,
                                  wanted=f"{last_offset}, that of the last record, to {end}")
             last_offset = self.options.last_offset
@@ -819,7 +822,7 @@ cdef class Encoder:
         where = f"row {rows_before + row}"
         if pause == PAUSE_OFFSET:
             next_offset = <object>self.batch.previous + 1
-            low = max(next_offset, self.batch.base_offset, 0)
+            low = min(max(next_offset, self.batch.base_offset, 0), 2**63 - 1)
             return UsageError("offset", where=where, got=rows.offsets[row] if rows.offsets != NULL else next_offset,
                               wanted=f"{low} to {min(max(self.batch.base_offset, low) + 0x7FFFFFFF, 2**63 - 1)}")
         if pause == PAUSE_TIMESTAMP:

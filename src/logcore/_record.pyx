@@ -824,7 +824,7 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
     if options.last_offset >= 0:
         if options.last_offset < previous or options.last_offset - base > 0x7FFFFFFF:
             raise UsageError("last_offset", got=options.last_offset,
-                             wanted=f"{previous}, that of the last record, to {<object>base + 0x7FFFFFFF}")
+                             wanted=f"{previous}, that of the last record, to {min(<object>base + 0x7FFFFFFF, 2**63 - 1)}")
         header.last_offset = options.last_offset
     header.count = <int32_t>index
     header.base_timestamp = base_timestamp

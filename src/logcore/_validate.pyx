@@ -782,6 +782,10 @@ def validate_and_assign(
         magic, leader_epoch, batch_bytes_max, max_decompressed_bytes, verify_crc, check_base_offset)
     first_offset = check_range("first_offset", first_offset, 0, INT64_MAX)
     cdef Inspection found = inspect(Source(buffer), rules)
+    cdef Source source = found.source if found.in_place else frozen(found.source)
+    if source is not found.source:
+        # Rebuilding walks the records again: what was found has to be true of the bytes that it walks.
+        found = inspect(source, rules)
     cdef AppendBatch made = AppendBatch.__new__(AppendBatch)
     made.record_count = found.record_count if found.is_count_known else None
     made.max_timestamp = found.max_timestamp
@@ -801,11 +805,6 @@ def validate_and_assign(
         made.data = patched(buffer, found, made.first_offset)
         made.temporary_bytes = found.plain_bytes if found.source_codec or found.target_codec else 0
     else:
-        # Rebuilding walks the records again: what was found has to be true of the bytes that it walks.
-        if frozen(found.source) is not found.source:
-            found = inspect(frozen(found.source), rules)
-            made.record_count = found.record_count
-            made.last_offset = made.first_offset + found.record_count - 1
         made.converted = True
         made.data = rebuilt(found, made)
     return made

@@ -2,6 +2,8 @@
 
 import signal
 import struct
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -231,6 +233,43 @@ def test_buffers_that_are_not_aligned_are_read_all_the_same(shift, offset):
         (7, (("a", b"xy"),)),
         (8, (("b", b"zw"),)),
     ]
+
+
+@pytest.mark.parametrize("null_count", [1, -1])
+def test_a_null_header_is_refused_and_one_that_no_record_has_is_not(null_count):
+    def headers(first, *ends):
+        name = Produced(b"u", [None, ints(0, 1, 2), b"ab"], name=b"key", length=2)
+        value = Produced(b"z", [None, ints(0, 2, 4), b"xyzw"], name=b"value", length=2)
+        entry = Produced(b"+s", [b"\x02"], length=2, null_count=null_count, children=[name, value])
+        return Produced(b"+l", [None, ints(*ends)], name=b"headers", length=2, offset=first, children=[entry])
+
+    with pytest.raises(UsageError, match="header name, row 1: got null, wanted text"):
+        encode_columns(table(headers(0, 0, 0, 1)))
+    columns = decode_columns(encode_columns(table(headers(1, 0, 1, 2, 2))))
+    assert [record.headers for record in columns] == [(("b", b"zw"),), ()]
+
+
+@pytest.mark.parametrize("kind", ["array", "stream"])
+def test_what_is_released_after_the_interpreter_is_gone_does_not_ask_for_it(kind):
+    code = f"""if True:
+        import ctypes
+        from logcore import decode_columns, encode_batch
+        from tests.arrow_c import Array, Stream, opened
+        kind, name = {{"array": (Array, b"arrow_array"), "stream": (Stream, b"arrow_array_stream")}}["{kind}"]
+        columns = decode_columns(encode_batch([(b"k", b"v", 1, [("a", b"b")])]))
+        capsule = columns.__arrow_c_array__()[1] if kind is Array else columns.__arrow_c_stream__()
+        held = opened(capsule, name, kind)
+        # Moved to memory that outlives Python, as a static object of C++ would hold it, and released by exit().
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        moved = libc.malloc(ctypes.sizeof(kind))
+        ctypes.memmove(moved, ctypes.addressof(held), ctypes.sizeof(kind))
+        release = ctypes.cast(held.release, ctypes.c_void_p)
+        held.release = type(held.release)()
+        libc.__cxa_atexit(release, ctypes.c_void_p(moved), None)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.full
