@@ -14,7 +14,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from logcore._arguments cimport check_optional, check_range, close_type
-from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, writable
+from logcore._buffer cimport Memory, Source, byte_view, writable
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64, sub64,
     unzigzag,
@@ -345,11 +345,12 @@ def scan_batches(buffer, *, position=0, verify_crc=True, batch_bytes_max=None):
     7
     """
     cdef Source source = Source(buffer)
-    cdef int32_t limit = size_limit(batch_bytes_max)
-    cdef bint checked = verify_crc
-    cdef const uint8_t* start = source.data
-    cdef const uint8_t* end = start + source.size
-    cdef const uint8_t* pos = start + position_in(position, source.size)
+    return scan(source.data, source.size, position_in(position, source.size), verify_crc, size_limit(batch_bytes_max))
+
+
+cdef object scan(const uint8_t* start, Py_ssize_t size, Py_ssize_t position, bint verify_crc, int32_t batch_bytes_max):
+    cdef const uint8_t* end = start + size
+    cdef const uint8_t* pos = start + position
     cdef Memory rows = Memory.new(64 * HEADER_BYTES)
     cdef Py_ssize_t found = 0, room = 64
     cdef Header* headers
@@ -362,7 +363,7 @@ def scan_batches(buffer, *, position=0, verify_crc=True, batch_bytes_max=None):
         headers = <Header*>rows.data
         with nogil:
             while found < room:
-                step = read_header(start, pos, end, limit, checked, &headers[found], &fault)
+                step = read_header(start, pos, end, batch_bytes_max, verify_crc, &headers[found], &fault)
                 if step != STEP_BATCH:
                     break
                 pos += headers[found].size_in_bytes
@@ -466,12 +467,13 @@ def split_batches(buffer):
 
     Sizes and magic are checked, checksums are not. Damage raises CorruptBatch.
     """
-    scan = scan_batches(buffer, verify_crc=False)
-    if scan.error is not None:
-        raise scan.error
-    view = memoryview(buffer).cast("B")
-    return [view[at:at + size] for at, size in zip(scan.headers["position"].tolist(),
-                                                   scan.headers["size_in_bytes"].tolist(), strict=True)]
+    cdef Source source = Source(buffer)
+    scanned = scan(source.data, source.size, 0, False, 0x7FFFFFFF)
+    if scanned.error is not None:
+        raise scanned.error
+    view = byte_view(buffer, source)
+    return [view[at:at + size] for at, size in zip(scanned.headers["position"].tolist(),
+                                                   scanned.headers["size_in_bytes"].tolist(), strict=True)]
 
 
 def concat_batches(buffers) -> bytes:
@@ -481,14 +483,16 @@ def concat_batches(buffers) -> bytes:
     """
     if isinstance(buffers, (str, bytes, bytearray)) or not hasattr(buffers, "__iter__"):
         raise UsageTypeError("buffers to concatenate", got=type(buffers).__name__, wanted="an iterable of buffers")
-    for index, buffer in enumerate(buffers := list(buffers)):
-        scan = scan_batches(buffer, verify_crc=False)
-        if scan.error is not None:
-            raise scan.error
-        if scan.is_partial:
+    cdef Source source
+    cdef list sources = [Source(buffer) for buffer in buffers]
+    for index, source in enumerate(sources):
+        scanned = scan(source.data, source.size, 0, False, 0x7FFFFFFF)
+        if scanned.error is not None:
+            raise scanned.error
+        if scanned.is_partial:
             raise UsageError("buffer to concatenate", where=f"buffers[{index}]",
-                             got=f"a partial batch at position {scan.consumed}", wanted="whole batches")
-    return b"".join(buffers)
+                             got=f"a partial batch at position {scanned.consumed}", wanted="whole batches")
+    return b"".join(sources)
 
 
 def assign_offsets(buffer, base_offset, *, leader_epoch=-1) -> int:
@@ -502,21 +506,20 @@ def assign_offsets(buffer, base_offset, *, leader_epoch=-1) -> int:
     cdef Py_buffer view
     cdef uint8_t* data = writable(buffer, "buffer to number", &view)
     try:
-        # The view keeps the buffer from being resized between the look at it and the writing.
-        return _number(data, buffer, base_offset, leader_epoch)
+        return _number(data, view.len, base_offset, leader_epoch)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef int64_t _number(uint8_t* data, buffer, base_offset, int32_t leader_epoch) except -1:
+cdef int64_t _number(uint8_t* data, Py_ssize_t size, base_offset, int32_t leader_epoch) except -1:
     cdef int64_t next_offset = base_offset, span
-    scan = scan_batches(buffer, verify_crc=False)
-    if scan.error is not None:
-        raise scan.error
-    if scan.is_partial or not len(scan):
-        raise UsageError("buffer to number", got=f"{len(scan)} whole batches and a part" if scan.is_partial else "none",
-                         wanted="whole batches")
-    headers = scan.headers
+    scanned = scan(data, size, 0, False, 0x7FFFFFFF)
+    if scanned.error is not None:
+        raise scanned.error
+    if scanned.is_partial or not len(scanned):
+        raise UsageError("buffer to number", wanted="whole batches",
+                         got=f"{len(scanned)} whole batches and a part" if scanned.is_partial else "none")
+    headers = scanned.headers
     if (headers["magic"] != 2).any():
         raise UsageError("buffer to number", got=f"magic {headers['magic'].min()}", wanted="magic 2: convert it first")
     spans = headers["last_offset"] - headers["base_offset"]

@@ -130,6 +130,14 @@ cdef Source frozen(Source source):
     return Source(PyBytes_FromStringAndSize(<const char*>source.data, source.size))
 
 
+cdef object byte_view(object buffer, Source source):
+    """`buffer`, which `source` holds, as a memoryview of bytes; read-only where Python cannot tell what it holds."""
+    try:
+        return memoryview(buffer).cast("B")
+    except (TypeError, ValueError):   # numpy's dates; a shape with a 0 in it
+        return memoryview(source)
+
+
 cdef uint8_t* writable(object buffer, str what, Py_buffer* view) except NULL:
     """Take a writable view of `buffer`; the caller releases it in the same function."""
     try:

@@ -11,6 +11,7 @@ Everything here is immutable once made: _decode.pyx fills the memory, and whoeve
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 
 from logcore._arguments cimport close_type
@@ -33,7 +34,7 @@ cdef bint is_null(Memory bitmap, Py_ssize_t index) noexcept:
 
 
 cdef Py_ssize_t checked_index(object index, Py_ssize_t length) except -1:
-    cdef Py_ssize_t at = index
+    cdef Py_ssize_t at = PyNumber_AsSsize_t(index, IndexError)
     if at < 0:
         at += length
     if not 0 <= at < length:

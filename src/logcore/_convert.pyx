@@ -509,7 +509,7 @@ def convert_batches(
     if run.codec >= 0:
         level_for(run.codec, level)
     elif level is not None:
-        raise UsageError("level", got=str(level), wanted="None, where each batch keeps its codec")
+        raise UsageError("level", got=level if isinstance(level, int) else type(level).__name__, wanted="None, where each batch keeps its codec")
     if run.codec == CODEC_ZSTD and run.magic < 2:
         raise UsageError("compression", where=f"magic {magic}", got="zstd", wanted="none, gzip, snappy or lz4")
     run.level = level

@@ -835,9 +835,9 @@ def decode_columns(
     cdef tuple names = chosen_names(columns)
     if layout != "binary" and layout != "view":
         raise UsageError("layout", got=repr(layout), wanted='"binary" or "view"')
-    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
-    chunk_bytes_max = check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
     decoder.source = Source(buffer)
+    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF - decoder.source.size)
+    chunk_bytes_max = check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
     decoder.verify_crc = verify_crc
     decoder.want_control = include_control
     decoder.bytes_max = decompressed_limit(max_decompressed_bytes)

@@ -45,6 +45,7 @@ cdef enum:
 
 # More than memory holds, and far from an overflow when it is counted in bytes.
 cdef int64_t ROWS_MAX = 1 << 48
+cdef int64_t GUESS_BYTES_MAX = 1 << 48
 
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -125,10 +126,12 @@ cdef int64_t bytes_at(const BytesInput* column, int64_t row, Span* span) noexcep
             size = column.ends32[at + 1] - begin
         else:
             begin = column.ends64[at]
-            size = column.ends64[at + 1] - begin
+            size = sub64(column.ends64[at + 1], begin)
+        if begin < 0 or begin > column.data_end - column.data:
+            return SIZE_BAD
         span.data = column.data + begin
         span.room = column.data_end - span.data
-        return size if begin >= 0 and 0 <= size <= span.room else SIZE_BAD
+        return size if 0 <= size <= span.room else SIZE_BAD
     if column.kind == KIND_VIEW:
         size = <int32_t><uint32_t>column.views[2 * at]
         if size < 0:
@@ -139,7 +142,9 @@ cdef int64_t bytes_at(const BytesInput* column, int64_t row, Span* span) noexcep
             return size
         index = <uint32_t>column.views[2 * at + 1]
         begin = <int32_t>(column.views[2 * at + 1] >> 32)
-        if index >= column.buffer_count or begin < 0 or size > column.buffer_sizes[index] - begin:
+        if index >= column.buffer_count or column.buffers[index] == NULL:
+            return SIZE_BAD
+        if begin < 0 or begin > column.buffer_sizes[index] or size > column.buffer_sizes[index] - begin:
             return SIZE_BAD
         span.data = <const uint8_t*>column.buffers[index] + begin
         span.room = column.buffer_sizes[index] - begin
@@ -185,14 +190,21 @@ cdef const void* aligned(const void* data, int64_t size, size_t width, list kept
 
 
 cdef int check_rows(const ArrowArray* array, int64_t offset, int64_t length, str name) except -1:
-    """Refuse a child with fewer rows than the array around it."""
+    """Refuse a child with fewer rows than the array around it, or with more than there can be."""
+    if array.length > ROWS_MAX:
+        raise malformed(name, f"length {array.length}")
     if array.length < 0 or array.length - offset < length:
         raise malformed(name, f"{array.length} rows, fewer than the {length} from {offset} on of the array around it")
     return 0
 
 
+cdef str text_of(const char* text):
+    """For names and formats that a producer wrote: damaged text is shown, not refused."""
+    return text[:<Py_ssize_t>strlen(text)].decode("utf-8", "replace")
+
+
 cdef str name_of(const ArrowSchema* schema):
-    return "" if schema.name == NULL else schema.name.decode("utf-8", "replace")
+    return "" if schema.name == NULL else text_of(schema.name)
 
 
 cdef object refuse_type(str name, str got, str wanted):
@@ -241,7 +253,7 @@ cdef int bytes_input(
         check_array(schema, array, name, 2)
         width = format[2:<Py_ssize_t>strlen(format)]
         if not width.isdigit() or len(width) > 10 or int(width) > 0x7FFFFFFF:
-            raise malformed(name, f"a width of {width.decode('ascii', 'replace')}")
+            raise malformed(name, f"a width of {text_of(width)}")
         column.width = int(width)
         if last > 0x7FFFFFFFFFFFFFFF // max(column.width, 1):
             raise malformed(name, f"{last} rows of {column.width} bytes")
@@ -250,7 +262,7 @@ cdef int bytes_input(
         if column.data == NULL and column.width == 0:
             column.data = column.data_end = <const uint8_t*>array.buffers
     else:
-        raise refuse_type(name, format.decode("utf-8", "replace"),
+        raise refuse_type(name, text_of(format),
                           "binary, utf8, their large and view forms, fixed-size binary or null")
     if has_rows and array.buffers[1] == NULL and (column.kind != KIND_FIXED or column.width):
         raise malformed(name, "rows without a buffer for them")
@@ -266,16 +278,16 @@ cdef int64_t data_bytes(const BytesInput* column, int64_t count) noexcept nogil:
     if not count:
         return 0
     if column.kind == KIND_BINARY:
-        total = column.ends32[column.first + count] - column.ends32[column.first]
+        total = <int64_t>column.ends32[column.first + count] - column.ends32[column.first]
     elif column.kind == KIND_LARGE:
-        total = column.ends64[column.first + count] - column.ends64[column.first]
+        total = sub64(column.ends64[column.first + count], column.ends64[column.first])
     elif column.kind == KIND_VIEW:
         for row in range(column.first, column.first + count):
             if column.validity == NULL or is_valid(column.validity, row):
                 total += <uint32_t>column.views[2 * row]
     elif column.kind == KIND_FIXED:
         total = count * column.width
-    return max(total, 0)
+    return min(max(total, 0), GUESS_BYTES_MAX)
 
 
 cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const ArrowArray* array, list kept) except -1:
@@ -288,7 +300,7 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     if strcmp(format, "n") == 0:
         return 0
     if strcmp(format, "+l") != 0 and strcmp(format, "+L") != 0 and strcmp(format, "+m") != 0:
-        raise refuse_type("headers", format.decode(), "a list, large_list or map of (key, value)")
+        raise refuse_type("headers", text_of(format), "a list, large_list or map of (key, value)")
     check_array(schema, array, "headers", 2)
     if not array.n_children or (array.length and array.buffers[1] == NULL):
         raise malformed("headers", "a list without elements or offsets")
@@ -296,7 +308,7 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
     entries = array.children[0]
     check_array(entry, entries, "headers", 0)
     if strcmp(entry.format, "+s") != 0 or entry.n_children != 2:
-        raise refuse_type("headers", entry.format.decode(), "a struct of (key, value) as the list's element")
+        raise refuse_type("headers", text_of(entry.format), "a struct of (key, value) as the list's element")
     for index in range(2):
         if name_of(entry.children[index]) == "value" and strcmp(format, "+m") != 0:
             value_index, name_index = index, 1 - index
@@ -344,7 +356,7 @@ cdef int integers_input(
     elif name == "timestamp" and strncmp(format, "ts", 2) == 0 and strlen(format) >= 4:
         unit = {b"s": -1000, b"m": 1, b"u": 1000, b"n": 1000000}.get(format[2:3], 0)
     if not unit:
-        raise refuse_type(name, format.decode(), "int64" + (" milliseconds or a timestamp" if name == "timestamp" else ""))
+        raise refuse_type(name, text_of(format), "int64" + (" milliseconds or a timestamp" if name == "timestamp" else ""))
     check_array(schema, array, name, 2)
     if not array.length:
         return 0
@@ -391,7 +403,7 @@ cdef class Table:
         cdef int64_t index, row
         check_array(schema, array, "columns", 0)
         if strcmp(schema.format, "+s") != 0:
-            raise UsageTypeError("columns", got=f"Arrow format {schema.format.decode()!r}",
+            raise UsageTypeError("columns", got=f"Arrow format {text_of(schema.format)!r}",
                                  wanted="a table, record batch or struct array with a field a column")
         if array.null_count != 0 and array.n_buffers and array.buffers != NULL and array.buffers[0] != NULL:
             for row in range(array.length):

@@ -516,7 +516,7 @@ def decode_batches(buffer, *, verify_crc=True, max_decompressed_bytes=None, batc
     batches.verify_crc = verify_crc
     batches.bytes_max = decompressed_limit(max_decompressed_bytes)
     batches.batch_bytes_max = size_limit(batch_bytes_max)
-    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
+    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF - batches.source.size)
     batches.shift = base_position
     return batches
 

@@ -34,7 +34,7 @@ from logcore._batch cimport (
     LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, STEP_BATCH, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step,
     check_count, read_header, read_record, read_record_ahead, read_record_checked, seal, size_limit, verify_checksum,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Source, changed_buffer, frozen
+from logcore._buffer cimport GIL_RELEASE_BYTES, Source, byte_view, changed_buffer, frozen
 from logcore._bytes cimport add64, likely, load32, store16, store32, store64, sub64, unlikely
 from logcore._checksum cimport crc32_of
 from logcore._compression cimport CODEC_ZSTD, codec_id, codec_name, level_for
@@ -203,7 +203,8 @@ cdef Rules rules_of(
     if compression == "producer":
         rules.codec = CODEC_OF_PRODUCER
         if level is not None:
-            raise UsageError("level", got=str(level), wanted='None, with compression "producer"')
+            raise UsageError("level", got=level if isinstance(level, int) else type(level).__name__,
+                             wanted='None, with compression "producer"')
     else:
         rules.codec = codec_id("none" if compression == "uncompressed" else compression)
         rules.level = level_for(rules.codec, level)
@@ -684,7 +685,7 @@ cdef class AppendBatch:
         return self.record_count if self.converted else 0
 
     def __repr__(self):
-        return (f"AppendBatch({len(self.data)} bytes, first_offset={self.first_offset}, "
+        return (f"AppendBatch({Source(self.data).size} bytes, first_offset={self.first_offset}, "
                 f"last_offset={self.last_offset}, record_count={self.record_count}, "
                 f"max_timestamp={self.max_timestamp}, log_append_time_ms={self.log_append_time_ms}, "
                 f"converted={self.converted})")
@@ -791,7 +792,7 @@ def validate_and_assign(
     made.max_timestamp = found.max_timestamp
     made.log_append_time_ms = rules.now_ms if rules.is_append_time else -1
     if rules.origin == REPLICATION:
-        made.data = buffer if found.consumed == found.source.size else memoryview(buffer).cast("B")[:found.consumed]
+        made.data = buffer if found.consumed == found.source.size else byte_view(buffer, found.source)[:found.consumed]
         made.first_offset = found.first.base_offset if found.batch_count else 0
         made.last_offset = found.last_offset
         made.log_append_time_ms = -1
@@ -822,7 +823,7 @@ cdef object patched(buffer, Inspection found, int64_t offset):
         result = PyBytes_FromStringAndSize(<const char*>found.source.data, found.consumed)
         data = <uint8_t*>PyBytes_AS_STRING(result)
     else:
-        result = buffer if found.consumed == found.source.size else memoryview(buffer).cast("B")[:found.consumed]
+        result = buffer if found.consumed == found.source.size else byte_view(buffer, found.source)[:found.consumed]
         data = <uint8_t*>found.source.data
     if found.first.magic == 2:
         header = &found.first

@@ -1,30 +1,41 @@
 """Attacks that once worked, each kept out by a test: lifetimes, objects that lie, structs that lie about themselves."""
 
+import array
+import ctypes
+import pickle
 import signal
 import struct
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from logcore import (
+    LogcoreError,
     Record,
     UsageError,
     assign_offsets,
+    concat_batches,
+    convert_batches,
     decode_batches,
     decode_columns,
     encode_batch,
     encode_columns,
     encode_empty_batch,
     find_batch,
+    first_batch_size,
     increment_sequence,
     partition_for_key,
     patch_batch,
     scan_batches,
+    split_batches,
+    validate,
+    validate_and_assign,
 )
 from logcore.errors import MessageTooLargeError
-from tests.arrow_c import Produced, table
+from tests.arrow_c import GetNext, Produced, ProducedStream, table
 
 DATA = encode_batch([(b"k", b"v" * 20, 5, [("a", b"b")])] * 3)
 
@@ -48,6 +59,32 @@ def test_a_number_is_asked_for_once():
     assert increment_sequence(Changing(1, "x"), Changing(2, None)) == 3
     [batch] = decode_batches(encode_batch([(b"k", b"v")], base_sequence=Changing(0, -7)))
     assert batch.base_sequence == 0
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda number: scan_batches(DATA, position=number),
+        lambda number: encode_batch([(b"k", b"v", number)]),
+        lambda number: encode_batch([(b"k", b"v")], compression="zstd", level=number),
+        lambda number: convert_batches(DATA, 2, level=number),
+        lambda number: validate(DATA, now_ms=5, level=number),
+        lambda number: Record(offset=number),
+        lambda number: decode_columns(DATA, chunk_bytes_max=number),
+    ],
+)
+def test_a_number_too_long_to_write_out_is_told_by_its_length(use):
+    with pytest.raises(UsageError) as caught:
+        use(10**5000)
+    assert "got an int of 16610 bits" in str(caught.value)
+
+
+@pytest.mark.parametrize("read", [lambda *given, **options: list(decode_batches(*given, **options)), decode_columns])
+def test_positions_do_not_pass_the_largest_int64(read):
+    end = 2**63 - 1
+    read(DATA, base_position=end - len(DATA))
+    with pytest.raises(UsageError, match=f"base_position: got {end}, wanted 0 to {end - len(DATA)}"):
+        read(DATA, base_position=end)
 
 
 def test_names_that_grow_by_replacement_stay_within_a_chunk():
@@ -270,6 +307,132 @@ def test_what_is_released_after_the_interpreter_is_gone_does_not_ask_for_it(kind
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------------------------------ streams of other producers
+
+
+def test_a_stream_is_read_to_its_end_and_each_array_released_once():
+    made = [table(two_values()) for _ in range(3)]
+    stream = ProducedStream(made[0].schema, [one.array for one in made])
+    assert encode_columns(stream) == encode_batch([(None, b"ab"), (None, b"cd")] * 3)
+    assert [one.released["array"] for one in made] == [1, 1, 1]
+    assert made[0].released["schema"] == 1
+
+
+@pytest.mark.parametrize("error", [b"out of tape", b"\xff\xfe", b"", None])
+def test_a_stream_that_fails_midway_is_told_and_what_it_gave_released(error):
+    made = [table(two_values()) for _ in range(2)]
+    stream = ProducedStream(made[0].schema, [made[0].array, made[1].array, 5], error)
+    shown = "unknown" if error is None else error.decode("utf-8", "replace")
+    with pytest.raises(UsageError, match=f"Arrow stream: got error 5 of its producer: {shown}, wanted arrays"):
+        encode_columns(stream)
+    assert [one.released["array"] for one in made] == [1, 1]
+    with pytest.raises(UsageError, match="error 7"):
+        encode_columns(ProducedStream(7, []))
+    with pytest.raises(UsageError, match="no schema"):
+        encode_columns(ProducedStream(None, []))
+
+
+@pytest.mark.parametrize("missing", ["get_schema", "get_next", "get_last_error", "release"])
+def test_a_stream_without_one_of_its_functions_is_refused(missing):
+    stream = ProducedStream(table(two_values()).schema, [9])
+    setattr(stream.struct, missing, type(getattr(stream.struct, missing))())
+    with pytest.raises(UsageError, match="Arrow stream"):
+        encode_columns(stream)
+
+
+def test_a_stream_that_is_released_while_it_is_read_is_refused():
+    made = table(two_values())
+    stream = ProducedStream(made.schema, [])
+
+    def get_next(given, out):
+        given.contents.release(given)
+        out[0] = made.array
+        return 0
+
+    stream.struct.get_next = GetNext(get_next)
+    with pytest.raises(UsageError, match="released while it was read"):
+        encode_columns(stream)
+    assert made.released == {"schema": 1, "array": 1}
+
+
+@pytest.mark.parametrize("pair", [None, 5, (), (1,), [1, 2], (1, 2, 3), (None, None)])
+def test_a_producer_that_hands_out_no_pair_of_capsules_is_refused(pair):
+    class Wrong:
+        def __arrow_c_array__(self, requested_schema=None):
+            return pair
+
+    with pytest.raises(UsageError):
+        encode_columns(Wrong())
+
+
+# ------------------------------------------------------------------------------------------------------- odd buffers
+
+
+def odd_buffers():
+    """Buffers of every shape and kind around the bytes of some batches, a part of one behind them."""
+    data = DATA + bytes(-len(DATA) % 8)
+    yield from (np.frombuffer(data, kind).copy() for kind in ("i8", ">i8", "?", "M8[s]", "i4,i4", f"S{len(data)}"))
+    yield np.frombuffer(data, f"V{len(data)}").reshape(())
+    yield np.frombuffer(data, "u1").reshape(-1, 8).copy()
+    yield np.asfortranarray(np.frombuffer(data, "u1").reshape(-1, 8))
+    yield np.zeros((0, 5), "u1")
+    yield np.array([object()])
+    yield from (memoryview(bytearray(data)).cast(kind) for kind in "bc")
+    yield memoryview(bytearray(data)).cast("B", (len(data) // 8, 8))
+    yield from (memoryview(data)[::-1], memoryview(b""), bytearray(), b"")
+    released = memoryview(data)
+    released.release()
+    yield released
+    yield from (pickle.PickleBuffer(data), array.array("i", data), array.array("u", "text"))
+    yield (ctypes.c_char * len(data)).from_buffer_copy(data)
+    yield from ("text", None, 5, [1], object())
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        decode_columns,
+        lambda data: list(decode_columns(data, layout="view")),
+        lambda data: [list(batch) for batch in decode_batches(data)],
+        scan_batches,
+        find_batch,
+        split_batches,
+        lambda data: concat_batches([data]),
+        first_batch_size,
+        lambda data: convert_batches(data, 2, compression="lz4"),
+        lambda data: validate(data, now_ms=9),
+        lambda data: repr(validate_and_assign(data, now_ms=9, first_offset=0)),
+        lambda data: repr(validate_and_assign(data, now_ms=9, first_offset=0, compression="lz4")),
+        lambda data: repr(validate_and_assign(data, now_ms=9, first_offset=0, origin="replication")),
+        lambda data: patch_batch(data, leader_epoch=3),
+        lambda data: assign_offsets(data, 3),
+    ],
+)
+def test_any_buffer_is_read_or_refused(use):
+    for data in odd_buffers():
+        try:
+            use(data)
+        except LogcoreError:
+            continue
+
+
+def test_batches_of_a_buffer_that_python_cannot_name_are_split():
+    dates = np.frombuffer(DATA * 8, "M8[s]")
+    assert [bytes(part) for part in split_batches(dates)] == [DATA] * 8
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python classes cannot lend buffers")
+def test_a_buffer_that_is_another_each_time_is_written_only_where_it_was_read():
+    class Shrinking:
+        def __init__(self):
+            self.lent = [bytearray(DATA), bytearray(DATA * 1000)]
+
+        def __buffer__(self, flags):
+            return memoryview(self.lent[0] if len(self.lent) == 1 else self.lent.pop(0))
+
+    assert assign_offsets(Shrinking(), 7) == 10
 
 
 @pytest.mark.full

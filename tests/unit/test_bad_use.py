@@ -593,7 +593,7 @@ def test_a_column_that_was_not_decoded_or_lies_in_chunks_says_so() -> None:
     check(caught.value, "value", None, "columns in 2 chunks", "one chunk: take it from .chunks")
     for column in (COLUMNS.key, COLUMNS.headers, decode_columns(DATA, layout="view").value):
         assert column[-1] == column[0]
-        for index in (1, -2, 1 << 40):
+        for index in (1, -2, 1 << 40, 1 << 80, -(1 << 63)):
             with pytest.raises(IndexError):
                 _ = column[index]
 
