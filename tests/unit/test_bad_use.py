@@ -513,7 +513,7 @@ def test_buffers_to_join_are_buffers() -> None:
     [
         ("max_decompressed_bytes", 1, 2**63 - 1),
         ("batch_bytes_max", 1, 2**31 - 1),
-        ("base_position", 0, 2**63 - 1),
+        ("base_position", 0, 2**63 - 1 - len(DATA)),
     ],
 )
 def test_the_limits_of_a_reader_have_their_ranges(
