@@ -293,11 +293,12 @@ cdef void put_bytes(
 cdef int64_t put_utf8(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
     """Copy UTF-8, each maximal ill-formed part replaced by U+FFFD, as str.decode("utf-8", "replace") does.
 
-    `out` has room for three bytes an input byte. Returns how many were written.
+    `out` has room for three bytes an input byte. Returns how many were written. Each byte is read once, so that what was
+    looked at is what is written, should somebody change it meanwhile.
     """
     cdef uint8_t* start = out
     cdef int64_t at = 0, need, seen
-    cdef uint8_t lead, low, high
+    cdef uint8_t lead, low, high, byte
     while at < size:
         lead = data[at]
         if lead < 0x80:
@@ -322,11 +323,15 @@ cdef int64_t put_utf8(uint8_t* out, const uint8_t* data, int64_t size) noexcept 
             elif lead == 0xF4:
                 high = 0x8F    # nothing above U+10FFFF
         seen = 0
-        while seen < need and at + 1 + seen < size and low <= data[at + 1 + seen] <= high:
-            low, high = 0x80, 0xBF
+        out[0] = lead
+        while seen < need and at + 1 + seen < size:
+            byte = data[at + 1 + seen]
+            if not low <= byte <= high:
+                break
             seen += 1
+            out[seen] = byte
+            low, high = 0x80, 0xBF
         if need and seen == need:
-            memcpy(out, data + at, <size_t>(need + 1))
             out += need + 1
         else:
             memcpy(out, b"\xef\xbf\xbd", 3)

@@ -15,7 +15,7 @@ from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.unicode cimport PyUnicode_AsEncodedString, PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -150,13 +150,14 @@ cdef list as_headers(headers, Py_ssize_t index):
         raise UsageTypeError("headers", where=where, got=type(headers).__name__,
                              wanted="(name, value) pairs") from None
     for pair in pairs:
-        if not isinstance(pair, tuple) or len(pair) != 2:
+        if not isinstance(pair, tuple) or PyTuple_GET_SIZE(pair) != 2:
             raise UsageTypeError("header", where=where, got=type(pair).__name__, wanted="a (name, value) tuple")
-        name, value = pair
+        name = <object>PyTuple_GET_ITEM(pair, 0)
+        value = <object>PyTuple_GET_ITEM(pair, 1)
         if not isinstance(name, str):
             raise UsageTypeError("header name", where=where, got=type(name).__name__, wanted="str")
         try:
-            encoded = (<str?>name).encode("utf-8", "surrogateescape")
+            encoded = PyUnicode_AsEncodedString(name, "utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise UsageError("header name", where=where, got=ascii(name),
                              wanted="text that UTF-8 can hold") from None
@@ -799,7 +800,7 @@ cdef int write_rows(RowWriter writer, records, BatchOptions options, Header* hea
                 f"wanted at most {0x7FFFFFFF if options.codec else options.batch_bytes_max}")
         if index == 0 and isinstance(records, (list, tuple)):
             # The others are guessed to be as long as the first: growing step by step would copy them.
-            writer.reserve(min(size * len(records) * 17 // 16, GUESS_BYTES_MAX))
+            writer.reserve(min(size * min(<Py_ssize_t>len(records), GUESS_BYTES_MAX) * 17 // 16, GUESS_BYTES_MAX))
         pos = writer.reserve(size)
         writer.used += size
         pos = put_record(pos, &measured, key_data, key_size, key_size, value_data, value_size, value_size)

@@ -16,6 +16,7 @@ from logcore import (
     LogcoreError,
     Record,
     UsageError,
+    UsageTypeError,
     assign_offsets,
     concat_batches,
     convert_batches,
@@ -85,6 +86,44 @@ def test_positions_do_not_pass_the_largest_int64(read):
     read(DATA, base_position=end - len(DATA))
     with pytest.raises(UsageError, match=f"base_position: got {end}, wanted 0 to {end - len(DATA)}"):
         read(DATA, base_position=end)
+
+
+def test_lists_tuples_and_texts_that_lie_about_themselves_are_taken_for_what_they_are():
+    class Records(list):
+        def __len__(self):
+            return 1 << 62
+
+    class Pair(tuple):
+        def __len__(self):
+            return 2
+
+    class Name(str):
+        def encode(self, *_):
+            return 5
+
+    rows = [(b"k", b"v" * 100)] * 3
+    assert encode_batch(Records(rows)) == encode_batch(rows)
+    assert encode_batch([(b"k", b"v", 1, [(Name("a"), b"b")])]) == encode_batch([(b"k", b"v", 1, [("a", b"b")])])
+    with pytest.raises(UsageTypeError, match=r"header, record 0: got Pair, wanted a \(name, value\) tuple"):
+        encode_batch([(b"k", b"v", 1, [Pair(("a",))])])
+
+
+def test_a_forked_process_reads_on():
+    code = """if True:
+        import os
+        from logcore import decode_columns, encode_batch, encode_columns
+        data = encode_batch([(b"k", b"v" * 100, 5, [("a", b"b")])] * 1000)
+        columns = decode_columns(data, layout="view")
+        stream = columns.__arrow_c_stream__()
+        child = os.fork()
+        if not child:
+            same = list(columns) == list(decode_columns(data)) and encode_columns(columns) == data
+            del stream, columns
+            os._exit(0 if same else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_names_that_grow_by_replacement_stay_within_a_chunk():
