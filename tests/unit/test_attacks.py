@@ -424,7 +424,7 @@ def odd_buffers():
     released = memoryview(data)
     released.release()
     yield released
-    yield from (pickle.PickleBuffer(data), array.array("i", data), array.array("u", "text"))
+    yield from (pickle.PickleBuffer(data), array.array("i", data), array.array("d"))
     yield (ctypes.c_char * len(data)).from_buffer_copy(data)
     yield from ("text", None, 5, [1], object())
 
