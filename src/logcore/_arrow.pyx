@@ -7,11 +7,14 @@ of the capsule and sets `release` to NULL; a capsule nobody took releases what i
 https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 """
 
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
+
+from logcore._arguments cimport close_type
 
 import cython
 
@@ -48,6 +51,9 @@ cdef class Export:
         self.buffers = buffers
         self.children = children
         return self
+
+
+close_type(Export)
 
 
 cdef void* allocated(size_t count, size_t size) except NULL:
@@ -169,6 +175,9 @@ cdef class StreamState:
     cdef bytes error
 
 
+close_type(StreamState)
+
+
 cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
     with gil:
         state = <StreamState>stream.private_data
@@ -267,6 +276,9 @@ cdef class SchemaKeeper:
             self.schema.release(&self.schema)
 
 
+close_type(SchemaKeeper)
+
+
 @cython.final
 cdef class Imported:
     """An array that somebody produced, ours until it goes."""
@@ -276,13 +288,18 @@ cdef class Imported:
             self.array.release(&self.array)
 
 
+close_type(Imported)
+
+
 cdef list import_arrays(object producer):
     """Every array that `producer` has to give, through __arrow_c_stream__ or else __arrow_c_array__."""
     if hasattr(producer, "__arrow_c_stream__"):
         return import_stream(producer.__arrow_c_stream__(None))   # some require the argument
     if hasattr(producer, "__arrow_c_array__"):
-        schema, array = producer.__arrow_c_array__(None)
-        return [import_array(take_schema(schema), array)]
+        pair = producer.__arrow_c_array__(None)
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise UsageTypeError("Arrow array", got=type(pair).__name__, wanted="a capsule of the schema and one of the array")
+        return [import_array(take_schema(pair[0]), pair[1])]
     raise UsageTypeError("columns", got=type(producer).__name__,
                          wanted="Columns, an Arrow producer (pyarrow, polars, duckdb, pandas, …) or a dict of them")
 
@@ -324,9 +341,12 @@ cdef list import_stream(object capsule):
     cdef ArrowArrayStream* stream = <ArrowArrayStream*>PyCapsule_GetPointer(capsule, STREAM_NAME)
     if stream.release == NULL:
         raise UsageError("Arrow stream", got="a capsule that was taken already", wanted="a fresh one")
+    if stream.get_schema == NULL or stream.get_next == NULL:
+        raise UsageError("Arrow stream", got="one without get_schema or get_next", wanted="both")
     with nogil:
         status = stream.get_schema(stream, &keeper.schema)
     if status:
+        keeper.schema.release = NULL   # not ours: what a failed call leaves behind is nothing
         raise stream_failure(stream, status)
     if keeper.schema.release == NULL:
         raise UsageError("Arrow stream", got="no schema", wanted="one")
@@ -334,9 +354,13 @@ cdef list import_stream(object capsule):
         imported = Imported.__new__(Imported)
         imported.keeper = keeper
         imported.schema = &keeper.schema
+        PyErr_CheckSignals()           # a stream need not end
+        if stream.release == NULL or stream.get_next == NULL:
+            raise UsageError("Arrow stream", got="one that was released while it was read", wanted="arrays")
         with nogil:
             status = stream.get_next(stream, &imported.array)
         if status:
+            imported.array.release = NULL
             raise stream_failure(stream, status)
         if imported.array.release == NULL:
             return found
@@ -344,7 +368,9 @@ cdef list import_stream(object capsule):
 
 
 cdef object stream_failure(ArrowArrayStream* stream, int status):
-    cdef const char* text = stream.get_last_error(stream)
+    cdef const char* text = NULL
+    if stream.release != NULL and stream.get_last_error != NULL:
+        text = stream.get_last_error(stream)
     return UsageError("Arrow stream", got=f"error {status} of its producer: "
                       + ("unknown" if text == NULL else text[:<Py_ssize_t>strlen(text)].decode("utf-8", "replace")),
                       wanted="arrays")

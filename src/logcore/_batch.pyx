@@ -9,11 +9,12 @@ max timestamp lie inside.
 """
 
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
-from logcore._arguments cimport check_optional, check_range
-from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, writable
+from logcore._arguments cimport check_optional, check_range, close_type
+from logcore._buffer cimport Memory, Source, byte_view, writable
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64, sub64,
     unzigzag,
@@ -39,6 +40,10 @@ cdef enum:
     LEGACY_CRC = LOG_OVERHEAD
     LEGACY_ATTRIBUTES = MAGIC + 1
     LEGACY_TIMESTAMP = LEGACY_ATTRIBUTES + 1
+
+    GRID_BYTES = 64
+    # A search goes so far between two looks for a signal, such as Ctrl-C.
+    SIGNAL_BYTES = 1 << 20
 
 cdef Py_ssize_t HEADER_BYTES = <Py_ssize_t>sizeof(Header)
 
@@ -340,11 +345,12 @@ def scan_batches(buffer, *, position=0, verify_crc=True, batch_bytes_max=None):
     7
     """
     cdef Source source = Source(buffer)
-    cdef int32_t limit = size_limit(batch_bytes_max)
-    cdef bint checked = verify_crc
-    cdef const uint8_t* start = source.data
-    cdef const uint8_t* end = start + source.size
-    cdef const uint8_t* pos = start + position_in(position, source.size)
+    return scan(source.data, source.size, position_in(position, source.size), verify_crc, size_limit(batch_bytes_max))
+
+
+cdef object scan(const uint8_t* start, Py_ssize_t size, Py_ssize_t position, bint verify_crc, int32_t batch_bytes_max):
+    cdef const uint8_t* end = start + size
+    cdef const uint8_t* pos = start + position
     cdef Memory rows = Memory.new(64 * HEADER_BYTES)
     cdef Py_ssize_t found = 0, room = 64
     cdef Header* headers
@@ -357,7 +363,7 @@ def scan_batches(buffer, *, position=0, verify_crc=True, batch_bytes_max=None):
         headers = <Header*>rows.data
         with nogil:
             while found < room:
-                step = read_header(start, pos, end, limit, checked, &headers[found], &fault)
+                step = read_header(start, pos, end, batch_bytes_max, verify_crc, &headers[found], &fault)
                 if step != STEP_BATCH:
                     break
                 pos += headers[found].size_in_bytes
@@ -373,32 +379,37 @@ def scan_batches(buffer, *, position=0, verify_crc=True, batch_bytes_max=None):
 
 @cython.final
 cdef class Prefixes:
-    """CRCs of a buffer from its start to every 4096th byte: the CRC of any part of it from two short reads.
+    """CRCs of a buffer from its start to every 64th byte, as far as they were asked for.
 
-    For find_batch(): a hostile buffer may hold a plausible header every few bytes, each claiming all that follows.
+    From them the CRC of any part comes by two short reads and a few multiplications. For find_batch(): a hostile
+    buffer may hold a plausible header at every byte, each claiming all that follows.
     """
-    cdef Source source
+    cdef const uint8_t* start
     cdef bint castagnoli
     cdef Memory grid
+    cdef Py_ssize_t known
 
-    def __cinit__(self, Source source, bint castagnoli):
-        cdef Py_ssize_t index, count = source.size // 4096 + 1
-        cdef uint32_t* crcs
-        self.source = source
+    def __cinit__(self, Source source, Py_ssize_t position, bint castagnoli):
+        self.start = source.data + position
         self.castagnoli = castagnoli
-        self.grid = Memory.new(4 * count)
-        crcs = <uint32_t*>self.grid.data
-        crcs[0] = 0
-        with nogil:
-            for index in range(1, count):
-                crcs[index] = crc_prefix(castagnoli, crcs[index - 1], source.data + 4096 * (index - 1), 4096)
+        self.grid = Memory.new(4 * ((source.size - position) // GRID_BYTES + 1))
+        (<uint32_t*>self.grid.data)[0] = 0
 
-    cdef uint32_t at(self, Py_ssize_t position) noexcept nogil:
-        return crc_prefix(self.castagnoli, (<uint32_t*>self.grid.data)[position // 4096],
-                          self.source.data + (position & ~<Py_ssize_t>4095), <size_t>(position & 4095))
+    cdef uint32_t at(self, const uint8_t* pos) noexcept nogil:
+        cdef uint32_t* crcs = <uint32_t*>self.grid.data
+        cdef Py_ssize_t index = (pos - self.start) // GRID_BYTES
+        while self.known < index:
+            crcs[self.known + 1] = crc_prefix(self.castagnoli, crcs[self.known], self.start + GRID_BYTES * self.known,
+                                              GRID_BYTES)
+            self.known += 1
+        return crc_prefix(self.castagnoli, crcs[index], self.start + GRID_BYTES * index,
+                          <size_t>(pos - self.start - GRID_BYTES * index))
 
-    cdef uint32_t between(self, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
-        return crc_of_middle(self.castagnoli, self.at(begin), self.at(end), <uint64_t>(end - begin))
+    cdef uint32_t between(self, const uint8_t* begin, const uint8_t* end) noexcept nogil:
+        return crc_of_middle(self.castagnoli, self.at(begin), self.at(end), <uint32_t>(end - begin))
+
+
+close_type(Prefixes)
 
 
 def find_batch(buffer, *, position=0, batch_bytes_max=None):
@@ -412,32 +423,25 @@ def find_batch(buffer, *, position=0, batch_bytes_max=None):
     cdef const uint8_t* start = source.data
     cdef const uint8_t* end = start + source.size
     cdef const uint8_t* pos = start + position_in(position, source.size)
-    cdef bint found = False
+    cdef const uint8_t* pause
     cdef Header header
     cdef Fault fault
-    cdef Prefixes legacy = None, modern = None, prefixes
-    cdef Py_ssize_t covered
-    while not found:
+    cdef Prefixes modern = Prefixes.__new__(Prefixes, source, pos - start, True)
+    cdef Prefixes legacy = Prefixes.__new__(Prefixes, source, pos - start, False)
+    cdef bint found = False
+    while not found and end - pos >= LOG_OVERHEAD + LEGACY_SIZE_MIN:
         with nogil:
-            while end - pos >= LOG_OVERHEAD + LEGACY_SIZE_MIN:
+            pause = pos + min(end - pos - (LOG_OVERHEAD + LEGACY_SIZE_MIN) + 1, SIGNAL_BYTES)
+            while pos < pause:
                 if read_header(start, pos, end, limit, False, &header, &fault) == STEP_BATCH and is_plausible(&header):
-                    if header.size_in_bytes > 4096:
-                        break
-                    if not verify_checksum(pos, &header, &fault):
-                        found = True
+                    if header.magic == 2:
+                        found = modern.between(pos + ATTRIBUTES, pos + header.size_in_bytes) == header.crc
+                    else:
+                        found = legacy.between(pos + MAGIC, pos + header.size_in_bytes) == header.crc
+                    if found:
                         break
                 pos += 1
-        if found or end - pos < LOG_OVERHEAD + LEGACY_SIZE_MIN:
-            break
-        if header.magic == 2:
-            modern = modern or Prefixes.__new__(Prefixes, source, True)
-            prefixes, covered = modern, ATTRIBUTES
-        else:
-            legacy = legacy or Prefixes.__new__(Prefixes, source, False)
-            prefixes, covered = legacy, MAGIC
-        found = prefixes.between(header.position + covered, header.position + header.size_in_bytes) == header.crc
-        if not found:
-            pos += 1
+        PyErr_CheckSignals()
     return pos - start if found else None
 
 
@@ -463,12 +467,13 @@ def split_batches(buffer):
 
     Sizes and magic are checked, checksums are not. Damage raises CorruptBatch.
     """
-    scan = scan_batches(buffer, verify_crc=False)
-    if scan.error is not None:
-        raise scan.error
-    view = memoryview(buffer).cast("B")
-    return [view[at:at + size] for at, size in zip(scan.headers["position"].tolist(),
-                                                   scan.headers["size_in_bytes"].tolist(), strict=True)]
+    cdef Source source = Source(buffer)
+    scanned = scan(source.data, source.size, 0, False, 0x7FFFFFFF)
+    if scanned.error is not None:
+        raise scanned.error
+    view = byte_view(buffer, source)
+    return [view[at:at + size] for at, size in zip(scanned.headers["position"].tolist(),
+                                                   scanned.headers["size_in_bytes"].tolist(), strict=True)]
 
 
 def concat_batches(buffers) -> bytes:
@@ -478,14 +483,16 @@ def concat_batches(buffers) -> bytes:
     """
     if isinstance(buffers, (str, bytes, bytearray)) or not hasattr(buffers, "__iter__"):
         raise UsageTypeError("buffers to concatenate", got=type(buffers).__name__, wanted="an iterable of buffers")
-    for index, buffer in enumerate(buffers := list(buffers)):
-        scan = scan_batches(buffer, verify_crc=False)
-        if scan.error is not None:
-            raise scan.error
-        if scan.is_partial:
+    cdef Source source
+    cdef list sources = [Source(buffer) for buffer in buffers]
+    for index, source in enumerate(sources):
+        scanned = scan(source.data, source.size, 0, False, 0x7FFFFFFF)
+        if scanned.error is not None:
+            raise scanned.error
+        if scanned.is_partial:
             raise UsageError("buffer to concatenate", where=f"buffers[{index}]",
-                             got=f"a partial batch at position {scan.consumed}", wanted="whole batches")
-    return b"".join(buffers)
+                             got=f"a partial batch at position {scanned.consumed}", wanted="whole batches")
+    return b"".join(sources)
 
 
 def assign_offsets(buffer, base_offset, *, leader_epoch=-1) -> int:
@@ -499,21 +506,20 @@ def assign_offsets(buffer, base_offset, *, leader_epoch=-1) -> int:
     cdef Py_buffer view
     cdef uint8_t* data = writable(buffer, "buffer to number", &view)
     try:
-        # The view keeps the buffer from being resized between the look at it and the writing.
-        return _number(data, buffer, base_offset, leader_epoch)
+        return _number(data, view.len, base_offset, leader_epoch)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef int64_t _number(uint8_t* data, buffer, base_offset, int32_t leader_epoch) except -1:
+cdef int64_t _number(uint8_t* data, Py_ssize_t size, base_offset, int32_t leader_epoch) except -1:
     cdef int64_t next_offset = base_offset, span
-    scan = scan_batches(buffer, verify_crc=False)
-    if scan.error is not None:
-        raise scan.error
-    if scan.is_partial or not len(scan):
-        raise UsageError("buffer to number", got=f"{len(scan)} whole batches and a part" if scan.is_partial else "none",
-                         wanted="whole batches")
-    headers = scan.headers
+    scanned = scan(data, size, 0, False, 0x7FFFFFFF)
+    if scanned.error is not None:
+        raise scanned.error
+    if scanned.is_partial or not len(scanned):
+        raise UsageError("buffer to number", wanted="whole batches",
+                         got=f"{len(scanned)} whole batches and a part" if scanned.is_partial else "none")
+    headers = scanned.headers
     if (headers["magic"] != 2).any():
         raise UsageError("buffer to number", got=f"magic {headers['magic'].min()}", wanted="magic 2: convert it first")
     spans = headers["last_offset"] - headers["base_offset"]

@@ -45,4 +45,5 @@ cdef class NewBytes:
 
 cdef object changed_buffer()
 cdef Source frozen(Source source)
+cdef object byte_view(object buffer, Source source)
 cdef uint8_t* writable(object buffer, str what, Py_buffer* view) except NULL

@@ -14,6 +14,8 @@ from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
+from logcore._arguments cimport close_type
+
 import cython
 
 from logcore.errors import InvariantError, UsageError, UsageTypeError
@@ -84,9 +86,6 @@ cdef class Source:
 cdef class Memory:
     """Bytes of our own, read-only to others."""
 
-    def __init__(self):
-        raise UsageTypeError("Memory", got="a call from Python", wanted="one made by the codec")
-
     @staticmethod
     cdef Memory new(Py_ssize_t capacity):
         cdef Memory self = Memory.__new__(Memory)
@@ -133,12 +132,12 @@ cdef class Memory:
         self.exports -= 1
 
 
+close_type(Memory)
+
+
 @cython.final
 cdef class NewBytes:
     """A bytes object while it is written: the first `used` bytes are, and finish() hands them out."""
-
-    def __init__(self):
-        raise UsageTypeError("NewBytes", got="a call from Python", wanted="one made by the codec")
 
     @staticmethod
     cdef NewBytes new(Py_ssize_t capacity):
@@ -174,6 +173,9 @@ cdef class NewBytes:
         Py_XDECREF(self.made)
 
 
+close_type(NewBytes)
+
+
 cdef object changed_buffer():
     """For a second walk over bytes that no longer say what the first found."""
     return UsageError("buffer", got="bytes that changed while they were read", wanted="a buffer left alone")
@@ -184,6 +186,14 @@ cdef Source frozen(Source source):
     if PyBytes_CheckExact(<object>source.view.obj):
         return source
     return Source(PyBytes_FromStringAndSize(<const char*>source.data, source.size))
+
+
+cdef object byte_view(object buffer, Source source):
+    """`buffer`, which `source` holds, as a memoryview of bytes; read-only where Python cannot tell what it holds."""
+    try:
+        return memoryview(buffer).cast("B")
+    except (TypeError, ValueError):   # numpy's dates; a shape with a 0 in it
+        return memoryview(source)
 
 
 cdef uint8_t* writable(object buffer, str what, Py_buffer* view) except NULL:

@@ -5,7 +5,7 @@ checksum.h (why not the `crc32c` package alone: said there).
 """
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from logcore._arguments cimport check_range
@@ -22,10 +22,8 @@ cdef extern from "checksum.h" nogil:
     void lc_checksum_init()
     uint32_t lc_crc32c(uint32_t crc, const uint8_t* data, size_t size)
     uint32_t lc_crc32(uint32_t crc, const uint8_t* data, size_t size)
-    uint32_t lc_shift(uint32_t poly, uint32_t crc, uint64_t size)
-    enum:
-        LC_POLY_CRC32C
-        LC_POLY_CRC32
+    uint32_t lc_crc32c_shift(uint32_t crc, uint32_t size)
+    uint32_t lc_crc32_shift(uint32_t crc, uint32_t size)
 
 lc_checksum_init()
 
@@ -47,10 +45,9 @@ cdef uint32_t crc_prefix(bint castagnoli, uint32_t prefix, const uint8_t* data, 
     return ~lc_crc32c(~prefix, data, size) if castagnoli else ~lc_crc32(~prefix, data, size)
 
 
-cdef uint32_t crc_of_middle(bint castagnoli, uint32_t before_begin, uint32_t before_end, uint64_t size) noexcept nogil:
+cdef uint32_t crc_of_middle(bint castagnoli, uint32_t before_begin, uint32_t before_end, uint32_t size) noexcept nogil:
     """The CRC of `size` bytes from the prefixes at their begin and end, without reading them."""
-    cdef uint32_t poly = <uint32_t>LC_POLY_CRC32C if castagnoli else <uint32_t>LC_POLY_CRC32
-    return ~(before_end ^ lc_shift(poly, before_begin ^ <uint32_t>0xFFFFFFFF, size))
+    return ~(before_end ^ (lc_crc32c_shift(~before_begin, size) if castagnoli else lc_crc32_shift(~before_begin, size)))
 
 
 cdef int32_t murmur2_of(const uint8_t* data, size_t size) noexcept nogil:

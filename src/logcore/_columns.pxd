@@ -15,6 +15,8 @@ cdef class BinaryColumn:
     cdef Memory ends
     cdef Memory bitmap              # None: nothing is null
 
+    @staticmethod
+    cdef BinaryColumn new()
     cdef Export export(self, bytes name, bint nullable)
 
 
@@ -26,6 +28,8 @@ cdef class ViewColumn:
     cdef list sources               # of Source; what the views point into
     cdef Memory sizes               # of the sources, as Arrow wants them: int64 each
 
+    @staticmethod
+    cdef ViewColumn new()
     cdef Export export(self, bytes name, bint nullable)
 
 
@@ -35,6 +39,8 @@ cdef class HeadersColumn:
     cdef readonly BinaryColumn names
     cdef readonly object values     # BinaryColumn or ViewColumn
 
+    @staticmethod
+    cdef HeadersColumn new()
     cdef Export export(self, bytes name, bint nullable)
 
 
@@ -47,6 +53,8 @@ cdef class Columns:
     cdef dict columns               # name -> Memory (integers) or one of the classes above; of the only chunk
     cdef tuple parts                # Columns, if there is more than one chunk
 
+    @staticmethod
+    cdef Columns new()
     cdef object integers(self, str name, object dtype)
     cdef object column(self, str name)
     cdef Export export(self)

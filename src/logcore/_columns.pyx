@@ -11,8 +11,10 @@ Everything here is immutable once made: _decode.pyx fills the memory, and whoeve
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 
+from logcore._arguments cimport close_type
 from logcore._arrow cimport Export, array_capsule, schema_capsule, stream_capsule
 from logcore._buffer cimport Memory, Source
 from logcore._record cimport Record
@@ -20,7 +22,7 @@ from logcore._record cimport Record
 import cython
 import numpy as np
 
-from logcore.errors import UsageError, UsageTypeError
+from logcore.errors import UsageError
 
 
 cdef uintptr_t address(Memory memory) noexcept:
@@ -32,7 +34,7 @@ cdef bint is_null(Memory bitmap, Py_ssize_t index) noexcept:
 
 
 cdef Py_ssize_t checked_index(object index, Py_ssize_t length) except -1:
-    cdef Py_ssize_t at = index
+    cdef Py_ssize_t at = PyNumber_AsSsize_t(index, IndexError)
     if at < 0:
         at += length
     if not 0 <= at < length:
@@ -44,8 +46,9 @@ cdef Py_ssize_t checked_index(object index, Py_ssize_t length) except -1:
 cdef class BinaryColumn:
     """Bytes (or text) of Arrow's binary layout: `data`, int32 `offsets`, and a `validity` bitmap or None."""
 
-    def __init__(self):
-        raise UsageTypeError("BinaryColumn", got="a call", wanted="decode_columns(buffer)")
+    @staticmethod
+    cdef BinaryColumn new():
+        return BinaryColumn.__new__(BinaryColumn)
 
     def __len__(self):
         return self.length
@@ -88,12 +91,16 @@ cdef class BinaryColumn:
         return f"BinaryColumn({self.length} values, {self.memory.size} bytes, {self.null_count} nulls)"
 
 
+close_type(BinaryColumn, "decode_columns(buffer)")
+
+
 @cython.final
 cdef class ViewColumn:
     """Bytes of Arrow's view layout: 16 bytes a value in `views`, longer values in `buffers`."""
 
-    def __init__(self):
-        raise UsageTypeError("ViewColumn", got="a call", wanted='decode_columns(buffer, layout="view")')
+    @staticmethod
+    cdef ViewColumn new():
+        return ViewColumn.__new__(ViewColumn)
 
     def __len__(self):
         return self.length
@@ -143,12 +150,16 @@ cdef class ViewColumn:
         return f"ViewColumn({self.length} values in {len(self.sources)} buffers, {self.null_count} nulls)"
 
 
+close_type(ViewColumn, 'decode_columns(buffer, layout="view")')
+
+
 @cython.final
 cdef class HeadersColumn:
     """A list of headers a record: `names` and `values` end to end, and int32 `offsets` into them."""
 
-    def __init__(self):
-        raise UsageTypeError("HeadersColumn", got="a call", wanted="decode_columns(buffer)")
+    @staticmethod
+    cdef HeadersColumn new():
+        return HeadersColumn.__new__(HeadersColumn)
 
     def __len__(self):
         return self.length
@@ -184,6 +195,9 @@ cdef class HeadersColumn:
         return f"HeadersColumn({self.length} records, {len(self.names)} headers)"
 
 
+close_type(HeadersColumn, "decode_columns(buffer)")
+
+
 @cython.final
 cdef class Columns:
     """Decoded records as columns; what decode_columns() returns.
@@ -193,8 +207,9 @@ cdef class Columns:
     More than 2 GiB of values come in several chunks, each a Columns in `chunks`.
     """
 
-    def __init__(self):
-        raise UsageTypeError("Columns", got="a call", wanted="decode_columns(buffer)")
+    @staticmethod
+    cdef Columns new():
+        return Columns.__new__(Columns)
 
     def __len__(self):
         return self.length
@@ -327,3 +342,6 @@ cdef class Columns:
     def __repr__(self):
         chunked = f", {len(self.parts)} chunks" if self.parts else ""
         return f"Columns({self.length} records: {', '.join(self.names)}; {self.layout}{chunked})"
+
+
+close_type(Columns, "decode_columns(buffer)")

@@ -16,7 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from logcore._arguments cimport check_optional, check_range
+from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._batch cimport (
     BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, LEGACY_SIZE_MIN, LOG_APPEND_TIME,
     LOG_OVERHEAD, STEP_BATCH, STEP_FAULT, Fields, Header, Step, check_count, diagnose_record,
@@ -107,6 +107,9 @@ cdef class OpenBatch:
         if index != self.header.count or pos != end:
             raise self.refusal(pos, index)
         return 0
+
+
+close_type(OpenBatch)
 
 
 cdef OpenBatch open_batch(Source source, const Header* header, int64_t bytes_max, int64_t shift):
@@ -332,6 +335,9 @@ cdef class BatchBuilder:
         return made
 
 
+close_type(BatchBuilder)
+
+
 # -------------------------------------------------------------------------------------------------------- conversion
 
 @cython.final
@@ -446,6 +452,9 @@ cdef class Conversion:
         return 0
 
 
+close_type(Conversion)
+
+
 cdef object refusal(Added added, const Header* header, BatchBuilder builder):
     """Why the record after those in `builder` could not be added."""
     if added == ADD_SIZE:
@@ -500,7 +509,7 @@ def convert_batches(
     if run.codec >= 0:
         level_for(run.codec, level)
     elif level is not None:
-        raise UsageError("level", got=str(level), wanted="None, where each batch keeps its codec")
+        raise UsageError("level", got=level if isinstance(level, int) else type(level).__name__, wanted="None, where each batch keeps its codec")
     if run.codec == CODEC_ZSTD and run.magic < 2:
         raise UsageError("compression", where=f"magic {magic}", got="zstd", wanted="none, gzip, snappy or lz4")
     run.level = level

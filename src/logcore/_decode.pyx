@@ -12,7 +12,7 @@ goes back at the end. A record has 7 plain bytes at least, so a count in a heade
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from logcore._arguments cimport check_optional, check_range
+from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._batch cimport (
     ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields,
     Header, Step, check_count, diagnose_record, read_header, read_record, read_record_ahead, read_record_checked,
@@ -293,11 +293,12 @@ cdef void put_bytes(
 cdef int64_t put_utf8(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
     """Copy UTF-8, each maximal ill-formed part replaced by U+FFFD, as str.decode("utf-8", "replace") does.
 
-    `out` has room for three bytes an input byte. Returns how many were written.
+    `out` has room for three bytes an input byte. Returns how many were written. Each byte is read once, so that what was
+    looked at is what is written, should somebody change it meanwhile.
     """
     cdef uint8_t* start = out
     cdef int64_t at = 0, need, seen
-    cdef uint8_t lead, low, high
+    cdef uint8_t lead, low, high, byte
     while at < size:
         lead = data[at]
         if lead < 0x80:
@@ -322,11 +323,15 @@ cdef int64_t put_utf8(uint8_t* out, const uint8_t* data, int64_t size) noexcept 
             elif lead == 0xF4:
                 high = 0x8F    # nothing above U+10FFFF
         seen = 0
-        while seen < need and at + 1 + seen < size and low <= data[at + 1 + seen] <= high:
-            low, high = 0x80, 0xBF
+        out[0] = lead
+        while seen < need and at + 1 + seen < size:
+            byte = data[at + 1 + seen]
+            if not low <= byte <= high:
+                break
             seen += 1
+            out[seen] = byte
+            low, high = 0x80, 0xBF
         if need and seen == need:
-            memcpy(out, data + at, <size_t>(need + 1))
             out += need + 1
         else:
             memcpy(out, b"\xef\xbf\xbd", 3)
@@ -383,7 +388,7 @@ cdef class BytesBuilder:
             bitmap.shrink((rows + 7) // 8)
         if is_view:
             self.words.shrink(16 * rows)
-            view = ViewColumn.__new__(ViewColumn)
+            view = ViewColumn.new()
             view.length, view.null_count = rows, sink.nulls
             view.words, view.bitmap, view.sources = self.words, bitmap, sources
             view.sizes = Memory.new(8 * len(sources))
@@ -393,10 +398,13 @@ cdef class BytesBuilder:
             return view
         self.memory.shrink(sink.used)
         self.ends.shrink(4 * (rows + 1))
-        binary = BinaryColumn.__new__(BinaryColumn)
+        binary = BinaryColumn.new()
         binary.length, binary.null_count, binary.is_text = rows, sink.nulls, is_text
         binary.memory, binary.ends, binary.bitmap = self.memory, self.ends, bitmap
         return binary
+
+
+close_type(BytesBuilder)
 
 
 cdef object empty_column(bint is_view, bint is_text):
@@ -523,7 +531,7 @@ cdef class Builder:
             self.sink.view_base = (<Source>self.sources[0]).data
 
     cdef Columns finish(self, str layout):
-        cdef Columns made = Columns.__new__(Columns)
+        cdef Columns made = Columns.new()
         cdef Py_ssize_t rows = self.sink.rows
         cdef HeadersColumn headers
         cdef Memory zeros
@@ -542,7 +550,7 @@ cdef class Builder:
             made.columns["value"] = self.value.column(&self.sink.value, rows, self.sink.is_view, False, self.sources)
             made.bytes_held += self.sink.value.used + (16 if self.sink.is_view else 4) * rows
         if self.want_headers:
-            headers = HeadersColumn.__new__(HeadersColumn)
+            headers = HeadersColumn.new()
             if self.list_ends is None:
                 self.list_ends = Memory.new(4 * (rows + 1))
                 memset(self.list_ends.data, 0, 4 * <size_t>(rows + 1))
@@ -558,6 +566,9 @@ cdef class Builder:
             made.bytes_held += (4 * rows + self.entries.name.used + self.entries.value.used
                                 + (20 if self.sink.is_view else 8) * self.entries.entries)
         return made
+
+
+close_type(Builder)
 
 
 # ------------------------------------------------------------------------------------------------------------ decoding
@@ -584,15 +595,20 @@ cdef class Decoder:
     cdef int64_t header_total, first_row
 
     cdef int plan(self) except -1:
-        """Reserve for the uncompressed batches ahead, as far as a chunk goes, from their headers alone."""
+        """Reserve for the uncompressed batches ahead, as far as a chunk goes, from their headers alone.
+
+        It looks at no more bytes than a chunk may have: further ahead it would look again for each chunk.
+        """
         cdef const uint8_t* start = self.source.data
         cdef const uint8_t* end = start + self.source.size
         cdef const uint8_t* pos = start + self.position
+        cdef const uint8_t* stop = pos + min(end - pos, self.chunk_bytes_max)
         cdef int64_t rows = 0, plain = 0, size
         cdef Header header
         cdef Fault fault
         with nogil:
-            while read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault) == STEP_BATCH:
+            while pos < stop and (
+                    read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault) == STEP_BATCH):
                 size = header.size_in_bytes - BATCH_HEADER_SIZE
                 if header.magic == 2 and not header.attributes & CODEC_MASK and not check_count(&header, size, &fault):
                     if plain + size > self.chunk_bytes_max:
@@ -802,6 +818,9 @@ cdef class Decoder:
         return 0
 
 
+close_type(Decoder)
+
+
 def decode_columns(
     buffer, *, columns=None, layout="binary", verify_crc=True, max_decompressed_bytes=None, batch_bytes_max=None,
     base_position=0, include_control=True, chunk_bytes_max=None,
@@ -834,9 +853,9 @@ def decode_columns(
     cdef tuple names = chosen_names(columns)
     if layout != "binary" and layout != "view":
         raise UsageError("layout", got=repr(layout), wanted='"binary" or "view"')
-    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
-    chunk_bytes_max = check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
     decoder.source = Source(buffer)
+    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF - decoder.source.size)
+    chunk_bytes_max = check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
     decoder.verify_crc = verify_crc
     decoder.want_control = include_control
     decoder.bytes_max = decompressed_limit(max_decompressed_bytes)
@@ -866,7 +885,7 @@ def decode_columns(
     if done:
         if whole.length:
             done.append(whole)
-        whole = Columns.__new__(Columns)
+        whole = Columns.new()
         whole.names, whole.layout, whole.parts = names, layout, tuple(done)
         whole.length = sum([len(part) for part in done])
     whole.consumed = decoder.position

@@ -14,10 +14,10 @@ buffer first. All of it runs without the GIL but for memory, compression and err
 """
 
 from libc.stddef cimport ptrdiff_t
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, strcmp, strlen, strncmp
 
-from logcore._arguments cimport check_range
+from logcore._arguments cimport check_range, close_type
 from logcore._arrow cimport ArrowArray, ArrowSchema, Imported, import_arrays, type_name
 from logcore._batch cimport BATCH_HEADER_SIZE, CONTROL, CONTROL_KEY_SIZE, Header, seal, sequence_after, write_header
 from logcore._buffer cimport Memory, NewBytes
@@ -35,6 +35,10 @@ cdef enum:
     BATCH_BYTES = 1024 * 1024
     RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5   # every field of a record but key, value and headers
     RECORD_OVERHEAD_GUESS = 16
+
+# More than memory holds, and far from an overflow when it is counted in bytes.
+cdef int64_t ROWS_MAX = 1 << 48
+cdef int64_t GUESS_BYTES_MAX = 1 << 48
 
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -70,6 +74,8 @@ cdef struct HeadersInput:
     const int32_t* ends32      # of a list or map
     const int64_t* ends64      # of a large list
     int64_t entries            # how many the children hold
+    const uint8_t* entries_validity
+    int64_t entries_first
     BytesInput name
     BytesInput value
 
@@ -113,10 +119,12 @@ cdef int64_t bytes_at(const BytesInput* column, int64_t row, Span* span) noexcep
             size = column.ends32[at + 1] - begin
         else:
             begin = column.ends64[at]
-            size = column.ends64[at + 1] - begin
+            size = sub64(column.ends64[at + 1], begin)
+        if begin < 0 or begin > column.data_end - column.data:
+            return SIZE_BAD
         span.data = column.data + begin
         span.room = column.data_end - span.data
-        return size if begin >= 0 and 0 <= size <= span.room else SIZE_BAD
+        return size if 0 <= size <= span.room else SIZE_BAD
     if column.kind == KIND_VIEW:
         size = <int32_t><uint32_t>column.views[2 * at]
         if size < 0:
@@ -127,7 +135,9 @@ cdef int64_t bytes_at(const BytesInput* column, int64_t row, Span* span) noexcep
             return size
         index = <uint32_t>column.views[2 * at + 1]
         begin = <int32_t>(column.views[2 * at + 1] >> 32)
-        if index >= column.buffer_count or begin < 0 or size > column.buffer_sizes[index] - begin:
+        if index >= column.buffer_count or column.buffers[index] == NULL:
+            return SIZE_BAD
+        if begin < 0 or begin > column.buffer_sizes[index] or size > column.buffer_sizes[index] - begin:
             return SIZE_BAD
         span.data = <const uint8_t*>column.buffers[index] + begin
         span.room = column.buffer_sizes[index] - begin
@@ -148,7 +158,7 @@ cdef int check_array(const ArrowSchema* schema, const ArrowArray* array, str nam
     cdef int64_t index
     if schema == NULL or array == NULL or schema.format == NULL:
         raise malformed(name, "no format or no array")
-    if array.length < 0 or array.offset < 0 or array.length > 0x7FFFFFFFFFFFFFFF - array.offset:
+    if array.length < 0 or array.offset < 0 or array.length > ROWS_MAX - array.offset:
         raise malformed(name, f"length {array.length}, offset {array.offset}")
     if array.n_buffers < buffers_min or (buffers_min and array.buffers == NULL):
         raise malformed(name, f"{array.n_buffers} buffers, fewer than {buffers_min}")
@@ -161,23 +171,43 @@ cdef int check_array(const ArrowSchema* schema, const ArrowArray* array, str nam
     return 0
 
 
+cdef const void* aligned(const void* data, int64_t size, size_t width, list kept) except? NULL:
+    """`data`, whose values have `width` bytes, or a copy: Arrow recommends alignment, C demands it to load them."""
+    cdef Memory copy
+    if not <uintptr_t>data % width:
+        return data
+    copy = Memory.new(size)
+    memcpy(copy.data, data, <size_t>size)
+    kept.append(copy)
+    return copy.data
+
+
 cdef int check_rows(const ArrowArray* array, int64_t offset, int64_t length, str name) except -1:
-    """Refuse a child with fewer rows than the array around it."""
+    """Refuse a child with fewer rows than the array around it, or with more than there can be."""
+    if array.length > ROWS_MAX:
+        raise malformed(name, f"length {array.length}")
     if array.length < 0 or array.length - offset < length:
         raise malformed(name, f"{array.length} rows, fewer than the {length} from {offset} on of the array around it")
     return 0
 
 
+cdef str text_of(const char* text):
+    """For names and formats that a producer wrote: damaged text is shown, not refused."""
+    return text[:<Py_ssize_t>strlen(text)].decode("utf-8", "replace")
+
+
 cdef str name_of(const ArrowSchema* schema):
-    return "" if schema.name == NULL else schema.name.decode("utf-8", "replace")
+    return "" if schema.name == NULL else text_of(schema.name)
 
 
 cdef object refuse_type(str name, const ArrowSchema* schema, str wanted):
     return UsageTypeError("column type", where=name, got=type_name(schema), wanted=wanted)
 
 
-cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowArray* array, str name) except -1:
-    """Describe a child array of bytes or text."""
+cdef int bytes_input(
+    BytesInput* column, const ArrowSchema* schema, const ArrowArray* array, str name, list kept,
+) except -1:
+    """Describe a child array of bytes or text; what had to be copied goes to `kept`."""
     check_array(schema, array, name, 0)
     cdef const char* format = schema.format
     cdef Py_ssize_t last = array.length + array.offset
@@ -191,24 +221,24 @@ cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowA
     if strcmp(format, "z") == 0 or strcmp(format, "u") == 0:
         column.kind = KIND_BINARY
         check_array(schema, array, name, 3)
-        column.ends32 = <const int32_t*>array.buffers[1]
+        column.ends32 = <const int32_t*>aligned(array.buffers[1], 4 * (last + 1), 4, kept)
         column.data = <const uint8_t*>array.buffers[2]
         if has_rows and column.ends32 != NULL:
             column.data_end = column.data + max(column.ends32[last], 0)
     elif strcmp(format, "Z") == 0 or strcmp(format, "U") == 0:
         column.kind = KIND_LARGE
         check_array(schema, array, name, 3)
-        column.ends64 = <const int64_t*>array.buffers[1]
+        column.ends64 = <const int64_t*>aligned(array.buffers[1], 8 * (last + 1), 8, kept)
         column.data = <const uint8_t*>array.buffers[2]
         if has_rows and column.ends64 != NULL:
             column.data_end = column.data + max(column.ends64[last], 0)
     elif strcmp(format, "vz") == 0 or strcmp(format, "vu") == 0:
         column.kind = KIND_VIEW
         check_array(schema, array, name, 3)
-        column.views = <const uint64_t*>array.buffers[1]
+        column.views = <const uint64_t*>aligned(array.buffers[1], 16 * last, 8, kept)
         column.buffer_count = array.n_buffers - 3
         column.buffers = array.buffers + 2
-        column.buffer_sizes = <const int64_t*>array.buffers[array.n_buffers - 1]
+        column.buffer_sizes = <const int64_t*>aligned(array.buffers[array.n_buffers - 1], 8 * column.buffer_count, 8, kept)
         if column.buffer_count and column.buffer_sizes == NULL:
             raise malformed(name, "views without the sizes of their buffers")
     elif strncmp(format, "w:", 2) == 0:
@@ -216,7 +246,7 @@ cdef int bytes_input(BytesInput* column, const ArrowSchema* schema, const ArrowA
         check_array(schema, array, name, 2)
         width = format[2:<Py_ssize_t>strlen(format)]
         if not width.isdigit() or len(width) > 10 or int(width) > 0x7FFFFFFF:
-            raise malformed(name, f"a width of {width.decode('ascii', 'replace')}")
+            raise malformed(name, f"a width of {text_of(width)}")
         column.width = int(width)
         if last > 0x7FFFFFFFFFFFFFFF // max(column.width, 1):
             raise malformed(name, f"{last} rows of {column.width} bytes")
@@ -250,19 +280,19 @@ cdef int64_t data_bytes(const BytesInput* column, int64_t count) noexcept nogil:
     if not count:
         return 0
     if column.kind == KIND_BINARY:
-        total = column.ends32[column.first + count] - column.ends32[column.first]
+        total = <int64_t>column.ends32[column.first + count] - column.ends32[column.first]
     elif column.kind == KIND_LARGE:
-        total = column.ends64[column.first + count] - column.ends64[column.first]
+        total = sub64(column.ends64[column.first + count], column.ends64[column.first])
     elif column.kind == KIND_VIEW:
         for row in range(column.first, column.first + count):
             if column.validity == NULL or is_valid(column.validity, row):
                 total += <uint32_t>column.views[2 * row]
     elif column.kind == KIND_FIXED:
         total = count * column.width
-    return max(total, 0)
+    return min(max(total, 0), GUESS_BYTES_MAX)
 
 
-cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const ArrowArray* array) except -1:
+cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const ArrowArray* array, list kept) except -1:
     """Describe a list (or map) of name and value."""
     cdef const char* format = schema.format
     cdef const ArrowSchema* entry
@@ -285,20 +315,19 @@ cdef int headers_input(HeadersInput* headers, const ArrowSchema* schema, const A
         if name_of(entry.children[index]) == "value" and strcmp(format, "+m") != 0:
             value_index, name_index = index, 1 - index
         check_rows(entries.children[index], entries.offset, entries.length, "headers")
-    if entries.null_count != 0 and entries.n_buffers and entries.buffers != NULL and entries.buffers[0] != NULL:
-        for index in range(entries.length):
-            if not is_valid(<const uint8_t*>entries.buffers[0], entries.offset + index):
-                raise UsageError("headers", where=f"header {index}", got="null", wanted="a name and a value")
+    if entries.null_count != 0 and entries.n_buffers and entries.buffers != NULL:
+        headers.entries_validity = <const uint8_t*>entries.buffers[0]
     headers.given = True
     headers.first = array.offset
     headers.validity = <const uint8_t*>array.buffers[0] if array.null_count != 0 else NULL
     if strcmp(format, "+L") == 0:
-        headers.ends64 = <const int64_t*>array.buffers[1]
+        headers.ends64 = <const int64_t*>aligned(array.buffers[1], 8 * (last + 1), 8, kept)
     else:
-        headers.ends32 = <const int32_t*>array.buffers[1]
+        headers.ends32 = <const int32_t*>aligned(array.buffers[1], 4 * (last + 1), 4, kept)
     headers.entries = entries.length
-    bytes_input(&headers.name, entry.children[name_index], entries.children[name_index], "headers.key")
-    bytes_input(&headers.value, entry.children[value_index], entries.children[value_index], "headers.value")
+    headers.entries_first = entries.offset
+    bytes_input(&headers.name, entry.children[name_index], entries.children[name_index], "headers.key", kept)
+    bytes_input(&headers.value, entry.children[value_index], entries.children[value_index], "headers.value", kept)
     # Records without headers are by far the most common: let the loop not look for them.
     if not array.length or (headers.ends32 != NULL and headers.ends32[array.offset] == headers.ends32[last]) or (
             headers.ends64 != NULL and headers.ends64[array.offset] == headers.ends64[last]):
@@ -325,9 +354,7 @@ cdef void widen(const Narrow* rows, int64_t* out, int64_t count) noexcept nogil:
 
 
 cdef Memory widened(char format, const void* data, int64_t first, int64_t count):
-    """`count` rows from `first` on as int64 rows of their own; None for a format of no narrower integers."""
-    if format not in b"cCsSiI":
-        return None
+    """`count` rows of narrower integers, from `first` on, as int64 rows of their own."""
     cdef Memory made = Memory.new(8 * count)
     cdef int64_t* out = <int64_t*>made.data
     with nogil:
@@ -356,21 +383,25 @@ cdef object refuse_integers(str name, const ArrowSchema* schema):
     return refuse_type(name, schema, wanted if cast is None else f"{wanted}: cast it to {cast}")
 
 
-cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, str name, int64_t absent, const int64_t** out):
-    """Point `out` to int64 rows; returns the memory that holds them where they had to be converted, else None."""
+cdef int integers_input(
+    const ArrowSchema* schema, const ArrowArray* array, str name, int64_t absent, const int64_t** out, list kept,
+) except -1:
+    """Point `out` to int64 rows; where they had to be converted or copied, their memory goes to `kept`."""
     cdef const char* format = schema.format
     cdef const uint8_t* validity = NULL
     cdef const int64_t* rows
     cdef Memory made = None
     cdef int64_t* converted
     cdef int64_t index, unit = 0, value
+    cdef int64_t width
+    cdef const void* data
     cdef bint is_unsigned
     check_array(schema, array, name, 0)
     is_unsigned = strcmp(format, "L") == 0
     if schema.dictionary != NULL:
         raise refuse_integers(name, schema)
     if strcmp(format, "n") == 0 and name == "timestamp":
-        return None
+        return 0
     if strlen(format) == 1 and format[0] in b"cCsSiIlL":
         unit = 1
     elif name == "timestamp" and strncmp(format, "ts", 2) == 0 and strlen(format) >= 4:
@@ -379,16 +410,23 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
         raise refuse_integers(name, schema)
     check_array(schema, array, name, 2)
     if not array.length:
-        return None
+        return 0
     if array.buffers[1] == NULL:
         raise malformed(name, "rows without a buffer for them")
-    made = widened(format[0], array.buffers[1], array.offset, array.length) if strlen(format) == 1 else None
-    rows = <const int64_t*>array.buffers[1] + array.offset if made is None else <const int64_t*>made.data
+    width = 1 if format[0] in b"cC" else 2 if format[0] in b"sS" else 4 if format[0] in b"iI" else 8
+    data = aligned(array.buffers[1], width * (array.offset + array.length), <size_t>width, kept)
+    if width == 8:
+        rows = <const int64_t*>data + array.offset
+    else:
+        made = widened(format[0], data, array.offset, array.length)
+        rows = <const int64_t*>made.data
     if array.null_count != 0:
         validity = <const uint8_t*>array.buffers[0]
     if unit == 1 and validity == NULL and not is_unsigned:
         out[0] = rows
-        return made
+        if made is not None:
+            kept.append(made)
+        return 0
     if made is None:
         made = Memory.new(8 * array.length)
     converted = <int64_t*>made.data
@@ -411,7 +449,8 @@ cdef Memory integers_input(const ArrowSchema* schema, const ArrowArray* array, s
             value = -((-(value + 1)) // unit) - 1     # down, not toward zero, as every calendar does
         converted[index] = value
     out[0] = converted
-    return made
+    kept.append(made)
+    return 0
 
 
 @cython.final
@@ -466,30 +505,30 @@ cdef class Table:
     ) except -1:
         """Take one column; `offset` and `length` are those of the struct around it."""
         cdef ArrowArray array = given[0]
-        cdef Memory made
         if name in self.names:
             raise UsageError("columns", got=f"two columns named {name!r}", wanted="one of each")
         self.names.append(name)
-        if array.offset < 0 or array.offset > 0x7FFFFFFFFFFFFFFF - offset:
+        if array.offset < 0 or array.offset > ROWS_MAX - offset:
             raise malformed(name, f"offset {array.offset}")
         array.offset += offset
         array.length = length
         if name == "value":
-            bytes_input(&self.rows.value, schema, &array, name)
+            bytes_input(&self.rows.value, schema, &array, name, self.kept)
         elif name == "key":
-            bytes_input(&self.rows.key, schema, &array, name)
+            bytes_input(&self.rows.key, schema, &array, name, self.kept)
         elif name == "headers":
-            headers_input(&self.rows.headers, schema, &array)
+            headers_input(&self.rows.headers, schema, &array, self.kept)
         elif name == "timestamp":
-            made = integers_input(schema, &array, name, now_ms, &self.rows.timestamps)
-            self.kept.append(made)
+            integers_input(schema, &array, name, now_ms, &self.rows.timestamps, self.kept)
         elif name == "offset":
-            made = integers_input(schema, &array, name, -1, &self.rows.offsets)
-            self.kept.append(made)
+            integers_input(schema, &array, name, -1, &self.rows.offsets, self.kept)
         elif name != "timestamp_type":   # decode_columns() may have given it; a batch says it once, by option
             raise UsageError("columns", got=f"a column named {name!r}",
                              wanted="offset, timestamp, key, value, headers: select or rename, and leave out an index")
         return 0
+
+
+close_type(Table)
 
 
 cdef Table new_table():
@@ -552,7 +591,7 @@ cdef enum Pause:
     PAUSE_BAD          # a column contradicts itself
     PAUSE_OFFSET       # offsets go back
     PAUSE_TIMESTAMP    # a timestamp below -1
-    PAUSE_HEADER_NAME  # a header without name
+    PAUSE_HEADER_NAME  # a header that is null or has no name
     PAUSE_CONTROL      # a control record whose key is none
     PAUSE_TOO_LARGE    # a record of 2^31 bytes
 
@@ -707,13 +746,15 @@ cdef int header_span(const HeadersInput* headers, int64_t row, int64_t* begin, i
 
 
 cdef int64_t headers_bytes(const HeadersInput* headers, int64_t row) noexcept nogil:
-    """The encoded size of a row's headers, count included; SIZE_NULL for a null name, or SIZE_BAD."""
+    """The encoded size of a row's headers, count included; SIZE_NULL for a null header or name, or SIZE_BAD."""
     cdef int64_t begin, end, at, size, total
     cdef Span span
     if header_span(headers, row, &begin, &end):
         return SIZE_BAD
     total = varint_bytes(zigzag(end - begin))
     for at in range(begin, end):
+        if not is_valid(headers.entries_validity, headers.entries_first + at):
+            return SIZE_NULL
         size = bytes_at(&headers.name, at, &span)
         if size < 0:
             return size
@@ -816,7 +857,7 @@ cdef class Encoder:
         if is_last and self.options.last_offset >= 0:
             if self.options.last_offset < last_offset or (
                     self.options.last_offset - self.batch.base_offset > 0x7FFFFFFF):
-                end = <object>self.batch.base_offset + 0x7FFFFFFF
+                end = min(<object>self.batch.base_offset + 0x7FFFFFFF, 2**63 - 1)
                 raise UsageError("last_offset", got=self.options.last_offset,
                                  wanted=f"{last_offset}, that of the last record, to {end}")
             last_offset = self.options.last_offset
@@ -867,7 +908,7 @@ cdef class Encoder:
         where = f"row {rows_before + row}"
         if pause == PAUSE_OFFSET:
             next_offset = <object>self.batch.previous + 1
-            low = max(next_offset, self.batch.base_offset, 0)
+            low = min(max(next_offset, self.batch.base_offset, 0), 2**63 - 1)
             return UsageError("offset", where=where, got=rows.offsets[row] if rows.offsets != NULL else next_offset,
                               wanted=f"{low} to {min(max(self.batch.base_offset, low) + 0x7FFFFFFF, 2**63 - 1)}")
         if pause == PAUSE_TIMESTAMP:
@@ -886,6 +927,9 @@ cdef class Encoder:
         if self.batch.count:
             self.close(True)
         return self.out.finish()
+
+
+close_type(Encoder)
 
 
 def encode_columns(

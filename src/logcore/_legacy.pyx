@@ -18,6 +18,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from logcore._arguments cimport close_type
 from logcore._batch cimport (
     BASE_OFFSET, CODEC_MASK, LENGTH, LEGACY_SIZE_MIN, LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC, Header,
 )
@@ -31,6 +32,8 @@ from logcore._fault cimport (
     Fault, corrupt_batch, fail,
 )
 from logcore._payload cimport decompressed
+
+import cython
 
 cdef enum:
     MESSAGE_CRC = LOG_OVERHEAD
@@ -70,6 +73,7 @@ cdef int read_message(const uint8_t* start, const uint8_t* pos, int64_t size, Me
     return FAULT_NONE
 
 
+@cython.final
 cdef class MessageSet:
     def __dealloc__(self):
         free(self.messages)
@@ -84,6 +88,9 @@ cdef class MessageSet:
             self.messages = moved
         self.count += 1
         return &self.messages[self.count - 1]
+
+
+close_type(MessageSet)
 
 
 cdef MessageSet open_messages(Source source, const Header* header, int64_t bytes_max, int64_t shift):

@@ -6,21 +6,18 @@ byte is written.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from logcore._arguments cimport check_optional, check_range
+from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._batch cimport CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header, size_limit
 from logcore._compression cimport codec_id, level_for
 
 import cython
 
-from logcore.errors import UsageError, UsageTypeError
+from logcore.errors import UsageError
 
 
 @cython.final
 cdef class BatchOptions:
     """Options of encode_batch() and encode_columns(); see the first for what each means."""
-
-    def __init__(self):
-        raise UsageTypeError("BatchOptions", got="a call", wanted="the options of encode_batch()")
 
     @staticmethod
     cdef BatchOptions new(
@@ -104,3 +101,6 @@ cdef class BatchOptions:
         header.producer_id = self.producer_id
         header.producer_epoch = self.producer_epoch
         header.base_sequence = self.base_sequence
+
+
+close_type(BatchOptions, "the options of encode_batch()")

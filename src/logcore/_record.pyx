@@ -13,11 +13,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.unicode cimport PyUnicode_AsEncodedString, PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from logcore._arguments cimport check_range
+from logcore._arguments cimport check_range, close_type, hide_new
 from logcore._batch cimport (
     BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CONTROL_KEY_SIZE, DELETE_HORIZON, LOG_APPEND_TIME, STEP_BATCH,
     STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step, check_count, diagnose_record,
@@ -108,9 +108,15 @@ cdef class Record:
         return _restore_record, self._astuple()
 
 
+hide_new(Record)
+
+
 def _restore_record(offset, timestamp, key, value, headers):
     """For pickle: a record as it was read, whose offset or time a writer would be refused."""
-    return Record.new(offset, timestamp, key, value, headers)
+    cdef Record record = Record(key=key, value=value, headers=headers)
+    record.offset = offset
+    record.timestamp = timestamp
+    return record
 
 
 cdef bytes as_bytes(value, str what, Py_ssize_t index):
@@ -141,13 +147,14 @@ cdef list as_headers(headers, Py_ssize_t index):
         raise UsageTypeError("headers", where=where, got=type(headers).__name__,
                              wanted="(name, value) pairs") from None
     for pair in pairs:
-        if not isinstance(pair, tuple) or len(pair) != 2:
+        if not isinstance(pair, tuple) or PyTuple_GET_SIZE(pair) != 2:
             raise UsageTypeError("header", where=where, got=type(pair).__name__, wanted="a (name, value) tuple")
-        name, value = pair
+        name = <object>PyTuple_GET_ITEM(pair, 0)
+        value = <object>PyTuple_GET_ITEM(pair, 1)
         if not isinstance(name, str):
             raise UsageTypeError("header name", where=where, got=type(name).__name__, wanted="str")
         try:
-            encoded = (<str?>name).encode("utf-8", "surrogateescape")
+            encoded = PyUnicode_AsEncodedString(name, "utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise UsageError("header name", where=where, got=ascii(name),
                              wanted="text that UTF-8 can hold") from None
@@ -192,9 +199,6 @@ cdef class Batch:
     For magic 0 and 1, where a message is its own batch, the producer fields are -1, `count` is None, and
     `base_offset` of a compressed set has to decompress it.
     """
-
-    def __init__(self):
-        raise UsageTypeError("Batch", got="a call", wanted="decode_batches(buffer)")
 
     @staticmethod
     cdef Batch new(Source source, const Header* header, int64_t bytes_max, int64_t shift):
@@ -358,6 +362,9 @@ cdef class Batch:
                 f"count={self.count}, size_in_bytes={self.size_in_bytes}, compression={self.compression!r}{flags})")
 
 
+close_type(Batch, "decode_batches(buffer)")
+
+
 @cython.final
 cdef class RecordIterator:
     """Walks the records of a v2 batch; raises at the one that is damaged."""
@@ -434,6 +441,9 @@ cdef class RecordIterator:
         return corrupt_batch(&fault, header.position + self.batch.shift, header.base_offset)
 
 
+close_type(RecordIterator, "iter(batch)")
+
+
 @cython.final
 cdef class BatchIterator:
     """The batches of a buffer, one at a time; `consumed` is the position after the last whole one handed out."""
@@ -443,9 +453,6 @@ cdef class BatchIterator:
     cdef int64_t shift
     cdef int32_t batch_bytes_max
     cdef bint verify_crc
-
-    def __init__(self):
-        raise UsageTypeError("BatchIterator", got="a call", wanted="decode_batches(buffer)")
 
     @property
     def consumed(self):
@@ -481,6 +488,9 @@ cdef class BatchIterator:
         return Batch.new(self.source, &header, self.bytes_max, self.shift)
 
 
+close_type(BatchIterator, "decode_batches(buffer)")
+
+
 def decode_batches(buffer, *, verify_crc=True, max_decompressed_bytes=None, batch_bytes_max=None, base_position=0):
     """Iterate over the batches of `buffer`: any contiguous bytes, held until the last Batch is gone.
 
@@ -504,7 +514,7 @@ def decode_batches(buffer, *, verify_crc=True, max_decompressed_bytes=None, batc
     batches.verify_crc = verify_crc
     batches.bytes_max = decompressed_limit(max_decompressed_bytes)
     batches.batch_bytes_max = size_limit(batch_bytes_max)
-    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF)
+    base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF - batches.source.size)
     batches.shift = base_position
     return batches
 
@@ -756,7 +766,7 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
                 f"wanted at most {0x7FFFFFFF if options.codec else options.batch_bytes_max}")
         if index == 0 and isinstance(records, (list, tuple)):
             # The others are guessed to be as long as the first: growing step by step would copy them.
-            out.reserve(min(size * len(records) * 17 // 16, GUESS_BYTES_MAX))
+            out.reserve(min(size * min(<Py_ssize_t>len(records), GUESS_BYTES_MAX) * 17 // 16, GUESS_BYTES_MAX))
         pos = out.reserve(size)
         out.used += size
         pos = put_record(pos, &measured, key_data, key_size, key_size, value_data, value_size, value_size)
@@ -781,7 +791,7 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
     if options.last_offset >= 0:
         if options.last_offset < previous or options.last_offset - base > 0x7FFFFFFF:
             raise UsageError("last_offset", got=options.last_offset,
-                             wanted=f"{previous}, that of the last record, to {<object>base + 0x7FFFFFFF}")
+                             wanted=f"{previous}, that of the last record, to {min(<object>base + 0x7FFFFFFF, 2**63 - 1)}")
         header.last_offset = options.last_offset
     header.count = <int32_t>index
     header.base_timestamp = base_timestamp

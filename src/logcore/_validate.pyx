@@ -28,13 +28,13 @@ Where this is stricter than Kafka, always because a reader would stumble over wh
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from logcore._arguments cimport check_range
+from logcore._arguments cimport check_range, close_type
 from logcore._batch cimport (
     ATTRIBUTES, BASE_OFFSET, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LEADER_EPOCH, LEGACY_SIZE_MIN, LENGTH,
     LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, STEP_BATCH, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step,
     check_count, read_header, read_record, read_record_ahead, read_record_checked, seal, size_limit, verify_checksum,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Source, changed_buffer, frozen
+from logcore._buffer cimport GIL_RELEASE_BYTES, Source, byte_view, changed_buffer, frozen
 from logcore._bytes cimport add64, likely, load32, store16, store32, store64, sub64, unlikely
 from logcore._checksum cimport crc32_of
 from logcore._compression cimport CODEC_ZSTD, codec_id, codec_name, level_for
@@ -48,7 +48,7 @@ import cython
 
 from logcore.errors import (
     CorruptBatch, CorruptionReason, InvalidRecordError, InvalidTimestampError, MessageTooLargeError, RecordError,
-    UnsupportedCompressionTypeError, UnsupportedForMessageFormatError, UsageError, UsageTypeError,
+    UnsupportedCompressionTypeError, UnsupportedForMessageFormatError, UsageError,
 )
 
 cdef enum:
@@ -177,6 +177,9 @@ cdef class Rules:
         return None
 
 
+close_type(Rules)
+
+
 cdef Rules rules_of(
     now_ms, timestamp_type, timestamp_before_max_ms, timestamp_after_max_ms, compacted, compression, level, origin,
     magic, leader_epoch, batch_bytes_max, max_decompressed_bytes, verify_crc, check_base_offset,
@@ -200,7 +203,8 @@ cdef Rules rules_of(
     if compression == "producer":
         rules.codec = CODEC_OF_PRODUCER
         if level is not None:
-            raise UsageError("level", got=str(level), wanted='None, with compression "producer"')
+            raise UsageError("level", got=level if isinstance(level, int) else type(level).__name__,
+                             wanted='None, with compression "producer"')
     else:
         rules.codec = codec_id("none" if compression == "uncompressed" else compression)
         rules.level = level_for(rules.codec, level)
@@ -584,6 +588,9 @@ cdef class Inspection:
         return 0
 
 
+close_type(Inspection)
+
+
 cdef int64_t bytes_around(int8_t magic, int codec) noexcept:
     """What a batch of this magic takes besides its records."""
     if magic == 2:
@@ -641,12 +648,12 @@ cdef class ValidationResult:
     cdef readonly bint in_place
     cdef readonly Py_ssize_t consumed
 
-    def __init__(self):
-        raise UsageTypeError("ValidationResult", got="a call", wanted="validate(buffer, …)")
-
     def __repr__(self):
         return (f"ValidationResult(record_count={self.record_count}, batch_count={self.batch_count}, "
                 f"max_timestamp={self.max_timestamp}, in_place={self.in_place}, consumed={self.consumed})")
+
+
+close_type(ValidationResult, "validate(buffer, …)")
 
 
 @cython.final
@@ -673,18 +680,18 @@ cdef class AppendBatch:
     cdef readonly bint converted
     cdef readonly int64_t temporary_bytes
 
-    def __init__(self):
-        raise UsageTypeError("AppendBatch", got="a call", wanted="validate_and_assign(buffer, …)")
-
     @property
     def converted_count(self):
         return self.record_count if self.converted else 0
 
     def __repr__(self):
-        return (f"AppendBatch({len(self.data)} bytes, first_offset={self.first_offset}, "
+        return (f"AppendBatch({Source(self.data).size} bytes, first_offset={self.first_offset}, "
                 f"last_offset={self.last_offset}, record_count={self.record_count}, "
                 f"max_timestamp={self.max_timestamp}, log_append_time_ms={self.log_append_time_ms}, "
                 f"converted={self.converted})")
+
+
+close_type(AppendBatch, "validate_and_assign(buffer, …)")
 
 
 cdef Inspection inspect(Source source, Rules rules):
@@ -776,12 +783,16 @@ def validate_and_assign(
         magic, leader_epoch, batch_bytes_max, max_decompressed_bytes, verify_crc, check_base_offset)
     first_offset = check_range("first_offset", first_offset, 0, INT64_MAX)
     cdef Inspection found = inspect(Source(buffer), rules)
+    cdef Source source = found.source if found.in_place else frozen(found.source)
+    if source is not found.source:
+        # Rebuilding walks the records again: what was found has to be true of the bytes that it walks.
+        found = inspect(source, rules)
     cdef AppendBatch made = AppendBatch.__new__(AppendBatch)
     made.record_count = found.record_count if found.is_count_known else None
     made.max_timestamp = found.max_timestamp
     made.log_append_time_ms = rules.now_ms if rules.is_append_time else -1
     if rules.origin == REPLICATION:
-        made.data = buffer if found.consumed == found.source.size else memoryview(buffer).cast("B")[:found.consumed]
+        made.data = buffer if found.consumed == found.source.size else byte_view(buffer, found.source)[:found.consumed]
         made.first_offset = found.first.base_offset if found.batch_count else 0
         made.last_offset = found.last_offset
         made.log_append_time_ms = -1
@@ -795,11 +806,6 @@ def validate_and_assign(
         made.data = patched(buffer, found, made.first_offset)
         made.temporary_bytes = found.plain_bytes if found.source_codec or found.target_codec else 0
     else:
-        # Rebuilding walks the records again: what was found has to be true of the bytes that it walks.
-        if frozen(found.source) is not found.source:
-            found = inspect(frozen(found.source), rules)
-            made.record_count = found.record_count
-            made.last_offset = made.first_offset + found.record_count - 1
         made.converted = True
         made.data = rebuilt(found, made)
     return made
@@ -817,7 +823,7 @@ cdef object patched(buffer, Inspection found, int64_t offset):
         result = PyBytes_FromStringAndSize(<const char*>found.source.data, found.consumed)
         data = <uint8_t*>PyBytes_AS_STRING(result)
     else:
-        result = buffer if found.consumed == found.source.size else memoryview(buffer).cast("B")[:found.consumed]
+        result = buffer if found.consumed == found.source.size else byte_view(buffer, found.source)[:found.consumed]
         data = <uint8_t*>found.source.data
     if found.first.magic == 2:
         header = &found.first

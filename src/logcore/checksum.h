@@ -192,6 +192,42 @@ LC_FOLDING static uint32_t lc_extend_by_folding(uint32_t crc, const uint8_t *p, 
 static const lc_crc_routine lc_folding = {"folding", lc_extend_by_folding};
 #endif
 
+/* The product of two polynomials modulo `poly`, all bit-reversed: x^0 is the highest bit. */
+static uint32_t lc_times(uint32_t poly, uint32_t a, uint32_t b) {
+    uint32_t product = 0;
+    for (; a; a <<= 1) {
+        product ^= b & (0u - (a >> 31)); /* masks, because no branch here could be predicted */
+        b = (b >> 1) ^ (poly & (0u - (b & 1u)));
+    }
+    return product;
+}
+
+/* [k][i] is x^(8 i 256^k): what i 256^k zero bytes multiply a raw CRC (no inversions) by. */
+typedef uint32_t lc_crc_powers[4][256];
+
+static lc_crc_powers lc_powers_crc32c;
+static lc_crc_powers lc_powers_crc32;
+
+static void lc_fill_powers(uint32_t poly, lc_crc_powers powers) {
+    uint32_t step = 0x00800000u; /* x^8 */
+    for (int k = 0; k < 4; k++) {
+        powers[k][0] = 0x80000000u; /* x^0 */
+        for (int i = 1; i < 256; i++) powers[k][i] = lc_times(poly, powers[k][i - 1], step);
+        step = lc_times(poly, powers[k][255], step);
+    }
+}
+
+static uint32_t lc_shift(uint32_t poly, lc_crc_powers powers, uint32_t crc, uint32_t n) {
+    for (int k = 0; n; k++, n >>= 8)
+        if (n & 0xFFu) crc = lc_times(poly, powers[k][n & 0xFFu], crc);
+    return crc;
+}
+
+/* What a raw CRC becomes over `n` zero bytes. */
+static uint32_t lc_crc32c_shift(uint32_t crc, uint32_t n) { return lc_shift(LC_POLY_CRC32C, lc_powers_crc32c, crc, n); }
+
+static uint32_t lc_crc32_shift(uint32_t crc, uint32_t n) { return lc_shift(LC_POLY_CRC32, lc_powers_crc32, crc, n); }
+
 /* The routines that this machine has, the best one last; returns how many. */
 static size_t lc_crc32c_routines(const lc_crc_routine *routines[3]) {
     size_t count = 0;
@@ -212,31 +248,13 @@ static void lc_checksum_init(void) {
     const lc_crc_routine *routines[3];
     lc_fill_table(LC_POLY_CRC32C, lc_table_crc32c);
     lc_fill_table(LC_POLY_CRC32, lc_table_crc32);
+    lc_fill_powers(LC_POLY_CRC32C, lc_powers_crc32c);
+    lc_fill_powers(LC_POLY_CRC32, lc_powers_crc32);
 #ifdef LC_HAVE_X86_CRC
     lc_fill_skip();
     lc_fill_fold();
 #endif
     lc_crc32c_routine = routines[lc_crc32c_routines(routines) - 1];
-}
-
-/* The product of two polynomials modulo `poly`, all bit-reversed: x^0 is the highest bit. */
-static uint32_t lc_times(uint32_t poly, uint32_t a, uint32_t b) {
-    uint32_t product = 0;
-    for (; a; a <<= 1) {
-        if (a & 0x80000000u) product ^= b;
-        b = (b >> 1) ^ ((b & 1u) ? poly : 0u);
-    }
-    return product;
-}
-
-/* What a raw CRC (no inversions) becomes over `n` zero bytes: times x^(8n), by squaring. */
-static uint32_t lc_shift(uint32_t poly, uint32_t crc, uint64_t n) {
-    uint32_t power = 0x00800000u; /* x^8 */
-    for (; n; n >>= 1) {
-        if (n & 1u) crc = lc_times(poly, power, crc);
-        power = lc_times(poly, power, power);
-    }
-    return crc;
 }
 
 static uint32_t lc_crc32c(uint32_t crc, const uint8_t *p, size_t n) { return ~lc_crc32c_routine->extend(~crc, p, n); }

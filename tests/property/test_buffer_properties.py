@@ -90,6 +90,45 @@ def test_a_batch_is_found_behind_noise_where_a_slow_search_finds_it(
         position += len(batch)
 
 
+def slow_search(buffer: bytes) -> int | None:
+    """find_batch() without its arithmetic: every byte is tried, and every checksum computed from all its bytes."""
+    for position in range(len(buffer) - 25):
+        offset, length, _, magic = struct.unpack_from(">qiib", buffer, position)
+        batch = buffer[position : position + 12 + length]
+        if length < 14 or not 0 <= magic <= 2 or len(batch) < 12 + length:
+            continue
+        if magic < 2:
+            if not batch[17] & ~0x0F and zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16], "big"):
+                return position
+        elif len(batch) >= 61:
+            crc, attributes, span, _, _, producer, epoch, sequence, count = struct.unpack_from(">IhiqqqhiI", batch, 17)
+            if (
+                not attributes & ~0x7F
+                and 0 <= offset <= offset + span < 1 << 63
+                and count <= span + 1
+                and min(producer, epoch, sequence) >= -1
+                and checksum.crc32c(batch[21:]) == crc
+            ):
+                return position
+    return None
+
+
+@given(
+    st.binary(min_size=1, max_size=9) | st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=1, max_size=70).map(bytes),
+    st.integers(1, 300),
+    BUFFERS,
+    st.integers(0, 600),
+)
+def test_crafted_bytes_are_searched_with_the_result_of_a_slow_search(
+    pattern: bytes, times: int, written: list[bytes], tail: int
+) -> None:
+    """A short pattern repeated makes headers that claim much of what follows them, batches included."""
+    noise = pattern * min(times, 900 // len(pattern) + 1)
+    for buffer in (noise + b"".join(written) + noise[:tail], noise + b"".join(written)[:-1]):
+        assert find_batch(buffer) == slow_search(buffer)
+        assert find_batch(b"\x01" + buffer, position=1) == (None if (at := slow_search(buffer)) is None else at + 1)
+
+
 @given(damaged_buffers(), st.none() | st.integers(14, 400))
 def test_the_first_batchs_size_is_known_from_17_bytes(buffer: bytes, batch_bytes_max: int | None) -> None:
     batches, consumed, damage = stream.decode_batches(buffer, verify_crc=False, batch_bytes_max=batch_bytes_max)

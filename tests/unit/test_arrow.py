@@ -6,6 +6,7 @@ reads is compared.
 
 import ctypes
 import gc
+import struct
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ import pyarrow
 import pytest
 
 from logcore import Record, UsageError, UsageTypeError, decode_columns, encode_batch, encode_columns
+from tests.arrow_c import Array, Produced, Schema, opened
 
 LAYOUTS = ("binary", "view")
 LONG = b" and more than twelve bytes"
@@ -210,48 +212,6 @@ def test_pandas_shares_our_memory_with_arrow_types_and_copies_into_objects_witho
 
 
 # ------------------------------------------------------------------------------------------------------- the protocol
-
-
-class Schema(ctypes.Structure):
-    """ArrowSchema, as the C data interface lays it out."""
-
-
-Schema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_char_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(Schema))),
-    ("dictionary", ctypes.POINTER(Schema)),
-    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(Schema))),
-    ("private_data", ctypes.c_void_p),
-]
-
-
-class Array(ctypes.Structure):
-    """ArrowArray."""
-
-
-Array._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(Array))),
-    ("dictionary", ctypes.POINTER(Array)),
-    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(Array))),
-    ("private_data", ctypes.c_void_p),
-]
-
-
-def opened(capsule: object, name: bytes, kind: type) -> ctypes.Structure:
-    """The struct inside a capsule; the capsule must outlive it."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return ctypes.cast(get(capsule, name), ctypes.POINTER(kind)).contents
 
 
 def shape(schema: Schema) -> tuple:
@@ -648,41 +608,20 @@ def test_a_producer_that_breaks_the_protocol_is_refused(producer, message):
         encode_columns(producer)
 
 
-class Views:
-    """A view array of one value, made by hand: 20 bytes at `position` of buffer `index`."""
-
-    def __init__(self, index: int, position: int, size: int = 20) -> None:
-        self._words = (ctypes.c_int32 * 4)(size, 0, index, position)
-        self._bytes = (ctypes.c_char * 25)()
-        self._sizes = (ctypes.c_int64 * 1)(25)
-        parts = (None, self._words, self._bytes, self._sizes)
-        self._buffers = (ctypes.c_void_p * 4)(*[part and ctypes.addressof(part) for part in parts])
-        keep = [dict(Kind._fields_)["release"](lambda _: None) for Kind in (Schema, Array)]
-        self._schema = Schema(format=b"vz", name=b"", flags=2, release=keep[0])
-        pointer = ctypes.cast(self._buffers, ctypes.POINTER(ctypes.c_void_p))
-        self._array = Array(length=1, n_buffers=4, buffers=pointer, release=keep[1])
-        self._keep = keep
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return (
-            new(ctypes.addressof(self._schema), b"arrow_schema", None),
-            new(ctypes.addressof(self._array), b"arrow_array", None),
-        )
+def views(index: int, position: int, size: int = 20) -> Produced:
+    """A view array of one value: 20 bytes at `position` of buffer `index`."""
+    words = struct.pack("<iiii", size, 0, index, position)
+    return Produced(b"vz", [None, words, bytes(25), struct.pack("<q", 25)], length=1)
 
 
 def test_views_are_followed_to_the_last_byte_of_their_buffer():
-    assert decode_columns(encode_columns({"value": Views(0, 5)})).value[0] == bytes(20)
+    assert decode_columns(encode_columns({"value": views(0, 5)})).value[0] == bytes(20)
 
 
-@pytest.mark.parametrize(
-    "views",
-    [Views(1, 0), Views(-1, 0), Views(0, 6), Views(0, -1), Views(0, 2**31 - 1), Views(0, 0, -1), Views(0, 0, 26)],
-)
-def test_views_that_point_outside_their_buffers_are_refused(views):
+@pytest.mark.parametrize("where", [(1, 0), (-1, 0), (0, 6), (0, -1), (0, 2**31 - 1), (0, 0, -1), (0, 0, 26)], ids=str)
+def test_views_that_point_outside_their_buffers_are_refused(where):
     with pytest.raises(UsageError, match="row 0: got Arrow offsets or views that point outside their buffers"):
-        encode_columns({"value": views})
+        encode_columns({"value": views(*where)})
 
 
 def test_offsets_that_point_outside_their_buffer_are_refused():

@@ -166,6 +166,16 @@ def test_the_next_whole_batch_is_found_behind_noise(magic: int, codec: str) -> N
     assert find_batch(batch, batch_bytes_max=len(batch) - 13) is None
 
 
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("size", [64, 255, 65_536, 17_000_003])
+def test_a_batch_of_any_size_is_found(magic: int, size: int) -> None:
+    batch = encode_batch([(None, b"value" + bytes(size))], magic=magic)
+    buffer = b"noise" + batch + b"more"
+    assert find_batch(buffer) == 5
+    assert find_batch(buffer, position=3) == 5
+    assert find_batch(replaced(buffer, len(batch), b"\1")) is None
+
+
 def test_what_follows_damage_is_found_from_every_position() -> None:
     damaged = replaced(WHOLE, STARTS[1] + 40, b"\xff\xff")
     for position in range(STARTS[1], STARTS[2] + 1):

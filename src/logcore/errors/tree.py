@@ -32,8 +32,13 @@ def _restore(cls: type[_Error], args: tuple[Any, ...], state: Mapping[str, Any])
     return error
 
 
+def _shown(fact: object) -> object:
+    # Python refuses to write out an int of some thousands of digits.
+    return f"an int of {fact.bit_length()} bits" if isinstance(fact, int) and fact.bit_length() > 1024 else fact
+
+
 def _got_wanted(got: object, wanted: object) -> str:
-    return ", ".join(f"{word} {fact}" for word, fact in (("got", got), ("wanted", wanted)) if fact is not None)
+    return ", ".join(f"{word} {_shown(fact)}" for word, fact in (("got", got), ("wanted", wanted)) if fact is not None)
 
 
 class LogcoreError(Exception):
