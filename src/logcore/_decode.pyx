@@ -10,17 +10,17 @@ goes back at the end. A record has 7 plain bytes at least, so a count in a heade
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
 
 from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._batch cimport (
     ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields,
-    Header, Step, check_count, diagnose_record, read_header, read_record, read_record_ahead, read_record_checked,
+    Header, Step, check_count, diagnose_record, read_header, read_record_ahead, read_record_checked,
     size_limit, verify_checksum,
 )
-from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, Source, changed_buffer
-from logcore._bytes cimport COPY_SLACK, VARINT_BYTES_MAX, Varint, copy_short, likely, read_varint, unlikely, unzigzag
-from logcore._columns cimport VIEW_INLINE_MAX, BinaryColumn, Columns, HeadersColumn, ViewColumn
+from logcore._buffer cimport GIL_RELEASE_BYTES, Source
+from logcore._builder cimport CHUNK_BYTES_MAX, Builder, Sink, put_bytes, put_null, put_view
+from logcore._bytes cimport copy_short, likely, unlikely
+from logcore._columns cimport Columns
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, FAULT_CRC, Fault, corrupt_batch, fail
 from logcore._legacy cimport Message, MessageSet, open_messages
 from logcore._payload cimport decompressed, decompressed_limit
@@ -31,7 +31,6 @@ import cython
 from logcore.errors import UsageError, UsageTypeError
 
 cdef enum:
-    CHUNK_BYTES_MAX = 0x7FFFFFFF     # int32 offsets, and int32 positions in a view
     # All batches of a call together may decompress to this many times the buffer, or to what one may if that is more.
     EXPANSION_MAX = 64
 
@@ -41,70 +40,9 @@ cdef tuple DEFAULT_NAMES = ("offset", "timestamp", "key", "value", "headers")
 
 # ------------------------------------------------------------------------------------------------------------ leaves
 
-cdef struct BytesSink:
-    bint wanted
-    uint8_t* data          # binary layout
-    int32_t* ends          # binary layout: ends[0] is 0, ends[i + 1] the end of value i
-    uint64_t* words        # view layout: two words a value
-    uint8_t* validity      # all ones until a null clears its bit
-    int64_t used           # bytes in data
-    int64_t nulls
-
-
-cdef struct Sink:
-    int64_t rows
-    int64_t* offset        # NULL: not wanted
-    int64_t* timestamp
-    int32_t* timestamp_type
-    BytesSink key
-    BytesSink value
-    bint is_view
-    const uint8_t* view_base
-    uint32_t view_index
-
-
 ctypedef const uint8_t* (*RecordsDecoder)(
     const uint8_t*, const uint8_t*, const Header*, Sink*, int64_t*, Verifier*,
 ) noexcept nogil
-
-
-cdef void put_null(BytesSink* sink, int64_t row, bint is_view) noexcept nogil:
-    sink.validity[row >> 3] &= <uint8_t>~(1 << (row & 7))
-    sink.nulls += 1
-    if is_view:
-        sink.words[2 * row] = sink.words[2 * row + 1] = 0
-
-
-cdef inline void put_view(
-    uint64_t* view, const uint8_t* data, int64_t size, const uint8_t* end, uint32_t index, const uint8_t* base,
-) noexcept nogil:
-    """Write Arrow's 16-byte view of `data`; bytes up to `end` may be read."""
-    cdef uint64_t low, high
-    cdef uint32_t prefix
-    if size > VIEW_INLINE_MAX:
-        memcpy(&prefix, data, 4)
-        view[0] = <uint64_t>size | <uint64_t>prefix << 32
-        view[1] = <uint64_t>index | <uint64_t>(data - base) << 32
-    elif likely(end - data >= 16):
-        # Load past the value and mask, rather than branch on each length.
-        memcpy(&low, data, 8)
-        memcpy(&high, data + 8, 8)
-        if size < 8:
-            low &= (<uint64_t>1 << (8 * size)) - 1
-            high = 0
-        else:
-            high &= (<uint64_t>1 << (8 * (size - 8))) - 1
-        view[0] = <uint64_t>size | low << 32
-        view[1] = low >> 32 | high << 32
-    else:
-        put_view_near_end(view, data, size)
-
-
-cdef void put_view_near_end(uint64_t* view, const uint8_t* data, int64_t size) noexcept nogil:
-    """An inline view byte by byte. Apart, because variables whose address is taken live in memory."""
-    view[0] = <uint64_t>size
-    view[1] = 0
-    memcpy(<uint8_t*>view + 4, data, <size_t>size)
 
 
 cdef inline const uint8_t* decode_loop(
@@ -225,350 +163,6 @@ cdef RecordsDecoder decoder_for(const Sink* sink) noexcept nogil:
     if sink.offset != NULL and sink.timestamp != NULL and sink.key.wanted and sink.value.wanted:
         return decode_views if sink.is_view else decode_binary
     return decode_views_some if sink.is_view else decode_binary_some
-
-
-cdef struct HeaderSink:
-    int32_t* ends          # of the list: one more than rows
-    int64_t entries
-    BytesSink name
-    BytesSink value
-
-
-cdef bint decode_headers(
-    const uint8_t* pos, const uint8_t* end, int64_t first_row, int64_t stop_row, int64_t entries_max, HeaderSink* sink,
-    Sink* rows,
-) noexcept nogil:
-    """The second walk over records that the first has found good: their headers into `sink`.
-
-    It trusts nothing of the first: the buffer may be writable, and a thread of the caller may write to it. Returns
-    whether it came to the end.
-    """
-    cdef Fields record
-    cdef Varint varint
-    cdef int64_t size, left
-    cdef int64_t row
-    cdef const uint8_t* at
-    for row in range(first_row, stop_row):
-        pos = read_record(pos, end, &record)
-        if pos == NULL or record.header_count > entries_max - sink.entries:
-            return False
-        at = record.headers
-        left = record.header_count
-        while left:
-            varint = read_varint(at, pos, VARINT_BYTES_MAX)
-            size = unzigzag(varint.bits)
-            if varint.next == NULL or size < 0 or size > pos - varint.next:
-                return False
-            sink.name.used += put_utf8(sink.name.data + sink.name.used, varint.next, size)
-            sink.name.ends[sink.entries + 1] = <int32_t>sink.name.used
-            varint = read_varint(varint.next + size, pos, VARINT_BYTES_MAX)
-            size = unzigzag(varint.bits)
-            at = varint.next
-            if at == NULL or size > pos - at:
-                return False
-            put_bytes(&sink.value, sink.entries, at, size, end, rows)
-            if size > 0:
-                at += size
-            sink.entries += 1
-            left -= 1
-        sink.ends[row + 1] = <int32_t>sink.entries
-    return True
-
-
-cdef void put_bytes(
-    BytesSink* sink, int64_t row, const uint8_t* data, int64_t size, const uint8_t* end, const Sink* rows,
-) noexcept nogil:
-    """One value into a sink of either layout; a negative size is null. Off the hot path."""
-    if size < 0:
-        put_null(sink, row, rows.is_view)
-    elif rows.is_view:
-        put_view(&sink.words[2 * row], data, size, end, rows.view_index, rows.view_base)
-    else:
-        memcpy(sink.data + sink.used, data, <size_t>size)
-        sink.used += size
-    if not rows.is_view:
-        sink.ends[row + 1] = <int32_t>sink.used
-
-
-cdef int64_t put_utf8(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
-    """Copy UTF-8, each maximal ill-formed part replaced by U+FFFD, as str.decode("utf-8", "replace") does.
-
-    `out` has room for three bytes an input byte. Returns how many were written. Each byte is read once, so that what was
-    looked at is what is written, should somebody change it meanwhile.
-    """
-    cdef uint8_t* start = out
-    cdef int64_t at = 0, need, seen
-    cdef uint8_t lead, low, high, byte
-    while at < size:
-        lead = data[at]
-        if lead < 0x80:
-            out[0] = lead
-            out += 1
-            at += 1
-            continue
-        low, high = 0x80, 0xBF
-        need = 0
-        if 0xC2 <= lead <= 0xDF:
-            need = 1
-        elif 0xE0 <= lead <= 0xEF:
-            need = 2
-            if lead == 0xE0:
-                low = 0xA0     # no overlong forms
-            elif lead == 0xED:
-                high = 0x9F    # no surrogates
-        elif 0xF0 <= lead <= 0xF4:
-            need = 3
-            if lead == 0xF0:
-                low = 0x90
-            elif lead == 0xF4:
-                high = 0x8F    # nothing above U+10FFFF
-        seen = 0
-        out[0] = lead
-        while seen < need and at + 1 + seen < size:
-            byte = data[at + 1 + seen]
-            if not low <= byte <= high:
-                break
-            seen += 1
-            out[seen] = byte
-            low, high = 0x80, 0xBF
-        if need and seen == need:
-            out += need + 1
-        else:
-            memcpy(out, b"\xef\xbf\xbd", 3)
-            out += 3
-        at += 1 + seen
-    return out - start
-
-
-# ----------------------------------------------------------------------------------------------------------- building
-
-@cython.final
-cdef class BytesBuilder:
-    """Growing memory behind a BytesSink."""
-    cdef Memory memory, ends, words, bitmap
-    cdef Py_ssize_t room
-
-    cdef int reserve(self, BytesSink* sink, Py_ssize_t rows, int64_t data_bytes, bint is_view) except -1:
-        """Room for `rows` values in all and for `data_bytes` bytes in all."""
-        if self.bitmap is None:
-            self.bitmap = Memory.new(0)
-            if is_view:
-                self.words = Memory.new(0)
-            else:
-                self.memory, self.ends = Memory.new(0), Memory.new(4)
-                memset(self.ends.data, 0, 4)
-        if rows > self.room:
-            rows = max(rows, self.room + self.room // 2)
-            if is_view:
-                self.words.reserve(16 * rows)
-            else:
-                self.ends.reserve(4 * (rows + 1))
-            self.bitmap.reserve((rows + 7) // 8)
-            memset(self.bitmap.data + (self.room + 7) // 8, 0xFF, <size_t>((rows + 7) // 8 - (self.room + 7) // 8))
-            self.room = rows
-        if not is_view and data_bytes + COPY_SLACK > self.memory.capacity:
-            self.memory.reserve(max(data_bytes + COPY_SLACK, self.memory.capacity + self.memory.capacity // 2))
-        sink.wanted = True
-        sink.validity = self.bitmap.data
-        if is_view:
-            sink.words = <uint64_t*>self.words.data
-        else:
-            sink.data = self.memory.data
-            sink.ends = <int32_t*>self.ends.data
-        return 0
-
-    cdef object column(self, BytesSink* sink, Py_ssize_t rows, bint is_view, bint is_text, list sources):
-        cdef BinaryColumn binary
-        cdef ViewColumn view
-        cdef Memory bitmap = None
-        cdef Source source
-        cdef Py_ssize_t index
-        if sink.nulls:
-            bitmap = self.bitmap
-            bitmap.shrink((rows + 7) // 8)
-        if is_view:
-            self.words.shrink(16 * rows)
-            view = ViewColumn.new()
-            view.length, view.null_count = rows, sink.nulls
-            view.words, view.bitmap, view.sources = self.words, bitmap, sources
-            view.sizes = Memory.new(8 * len(sources))
-            view.sizes.size = 8 * len(sources)
-            for index, source in enumerate(sources):
-                (<int64_t*>view.sizes.data)[index] = source.size
-            return view
-        self.memory.shrink(sink.used)
-        self.ends.shrink(4 * (rows + 1))
-        binary = BinaryColumn.new()
-        binary.length, binary.null_count, binary.is_text = rows, sink.nulls, is_text
-        binary.memory, binary.ends, binary.bitmap = self.memory, self.ends, bitmap
-        return binary
-
-
-close_type(BytesBuilder)
-
-
-cdef object empty_column(bint is_view, bint is_text):
-    cdef BytesBuilder builder = BytesBuilder.__new__(BytesBuilder)
-    cdef BytesSink sink
-    memset(&sink, 0, sizeof(BytesSink))
-    builder.reserve(&sink, 0, 0, is_view)
-    return builder.column(&sink, 0, is_view, is_text, [])
-
-# What the headers of records without headers have for names and values; they are immutable, so one of each will do.
-cdef BinaryColumn NO_NAMES = empty_column(False, True)
-cdef BinaryColumn NO_VALUES = empty_column(False, False)
-cdef ViewColumn NO_VIEWS = empty_column(True, False)
-
-
-@cython.final
-cdef class Builder:
-    """The memory of one chunk while it is filled."""
-    cdef Sink sink
-    cdef HeaderSink entries
-    cdef tuple names
-    cdef bint want_headers
-    cdef Memory offset, timestamp, timestamp_type, list_ends
-    cdef BytesBuilder key, value, header_name, header_value
-    cdef Py_ssize_t room
-    cdef list sources
-    cdef Py_ssize_t origin           # where the chunk begins in the buffer
-
-    def __cinit__(self, tuple names, bint is_view):
-        memset(&self.sink, 0, sizeof(Sink))
-        memset(&self.entries, 0, sizeof(HeaderSink))
-        self.names = names
-        self.sink.is_view = is_view
-        self.want_headers = "headers" in names
-        self.sources = []
-        self.offset = Memory.new(0) if "offset" in names else None
-        self.timestamp = Memory.new(0) if "timestamp" in names else None
-        self.timestamp_type = Memory.new(0) if "timestamp_type" in names else None
-        self.key = BytesBuilder.__new__(BytesBuilder) if "key" in names else None
-        self.value = BytesBuilder.__new__(BytesBuilder) if "value" in names else None
-        self.reserve(0, 0)
-
-    cdef int reserve(self, int64_t rows, int64_t data_bytes) except -1:
-        """Room for this many more rows, whose keys and values together have at most `data_bytes` bytes."""
-        rows += self.sink.rows
-        if rows > self.room:
-            rows = max(rows, self.room + self.room // 2)
-            if self.offset is not None:
-                self.offset.reserve(8 * rows)
-            if self.timestamp is not None:
-                self.timestamp.reserve(8 * rows)
-            if self.timestamp_type is not None:
-                self.timestamp_type.reserve(4 * rows)
-            if self.list_ends is not None:
-                self.list_ends.reserve(4 * (rows + 1))
-            self.room = rows
-        if self.offset is not None:
-            self.sink.offset = <int64_t*>self.offset.data
-        if self.timestamp is not None:
-            self.sink.timestamp = <int64_t*>self.timestamp.data
-        if self.timestamp_type is not None:
-            self.sink.timestamp_type = <int32_t*>self.timestamp_type.data
-        if self.key is not None:
-            self.key.reserve(&self.sink.key, self.room, self.sink.key.used + data_bytes, self.sink.is_view)
-        if self.value is not None:
-            self.value.reserve(&self.sink.value, self.room, self.sink.value.used + data_bytes, self.sink.is_view)
-        if self.list_ends is not None:
-            self.entries.ends = <int32_t*>self.list_ends.data
-        return 0
-
-    cdef bint has_room(self, int64_t rows, int64_t data_bytes) noexcept nogil:
-        return (
-            self.sink.rows + rows <= self.room
-            and (self.sink.is_view or (
-                (not self.sink.key.wanted or self.sink.key.used + data_bytes + COPY_SLACK <= self.key.memory.capacity)
-                and (not self.sink.value.wanted
-                     or self.sink.value.used + data_bytes + COPY_SLACK <= self.value.memory.capacity)
-            ))
-        )
-
-    cdef int add_headers(self, const uint8_t* pos, const uint8_t* end, int64_t first_row, int64_t total) except -1:
-        """The headers of the rows from `first_row` on, `total` in number, whose records begin at `pos`."""
-        cdef int64_t stop = self.sink.rows, plain = end - pos
-        cdef bint whole
-        if self.list_ends is None:
-            # Nothing before had headers, so nothing was written for it.
-            self.list_ends = Memory.new(4 * (self.room + 1))
-            self.entries.ends = <int32_t*>self.list_ends.data
-            memset(self.entries.ends, 0, 4 * <size_t>(first_row + 1))
-            self.header_name = BytesBuilder.__new__(BytesBuilder)
-            self.header_value = BytesBuilder.__new__(BytesBuilder)
-        if self.entries.name.used + 3 * plain > CHUNK_BYTES_MAX:
-            # Only a batch of 700 MiB comes here, in a chunk of its own: its names might not fit, should they be no UTF-8.
-            raise UsageError("headers", got=f"a batch of {plain} bytes of records with headers",
-                             wanted=f"at most {CHUNK_BYTES_MAX // 3}, or columns without headers")
-        self.header_name.reserve(&self.entries.name, self.entries.entries + total,
-                                 self.entries.name.used + 3 * plain, False)
-        self.header_value.reserve(&self.entries.value, self.entries.entries + total,
-                                  self.entries.value.used + plain, self.sink.is_view)
-        with nogil:
-            whole = decode_headers(pos, end, first_row, stop, self.entries.entries + total, &self.entries, &self.sink)
-        if not whole:
-            raise changed_buffer()
-        return 0
-
-    cdef void no_headers(self, int64_t first_row) noexcept nogil:
-        """Rows from `first_row` on have none, in a chunk where others have."""
-        cdef int64_t row
-        for row in range(first_row, self.sink.rows):
-            self.entries.ends[row + 1] = <int32_t>self.entries.entries
-
-    cdef int look_at(self, Source source) except -1:
-        """Views made from now on point into `source`."""
-        if self.sink.is_view:
-            self.sources.append(source)
-            self.sink.view_index = <uint32_t>(len(self.sources) - 1)
-            self.sink.view_base = source.data
-        return 0
-
-    cdef void look_back(self) noexcept:
-        """Views point into the caller's buffer again, the first of the sources."""
-        if self.sink.is_view:
-            self.sink.view_index = 0
-            self.sink.view_base = (<Source>self.sources[0]).data
-
-    cdef Columns finish(self, str layout):
-        cdef Columns made = Columns.new()
-        cdef Py_ssize_t rows = self.sink.rows
-        cdef HeadersColumn headers
-        cdef Memory zeros
-        made.names, made.layout, made.length = self.names, layout, rows
-        made.columns = {}
-        for name, memory, width in (("offset", self.offset, 8), ("timestamp", self.timestamp, 8),
-                                    ("timestamp_type", self.timestamp_type, 4)):
-            if memory is not None:
-                (<Memory>memory).shrink(<Py_ssize_t>width * rows)
-                made.columns[name] = memory
-                made.bytes_held += width * rows
-        if self.key is not None:
-            made.columns["key"] = self.key.column(&self.sink.key, rows, self.sink.is_view, False, self.sources)
-            made.bytes_held += self.sink.key.used + (16 if self.sink.is_view else 4) * rows
-        if self.value is not None:
-            made.columns["value"] = self.value.column(&self.sink.value, rows, self.sink.is_view, False, self.sources)
-            made.bytes_held += self.sink.value.used + (16 if self.sink.is_view else 4) * rows
-        if self.want_headers:
-            headers = HeadersColumn.new()
-            if self.list_ends is None:
-                self.list_ends = Memory.new(4 * (rows + 1))
-                memset(self.list_ends.data, 0, 4 * <size_t>(rows + 1))
-                headers.names = NO_NAMES
-                headers.values = NO_VIEWS if self.sink.is_view else NO_VALUES
-            else:
-                headers.names = self.header_name.column(&self.entries.name, self.entries.entries, False, True, [])
-                headers.values = self.header_value.column(&self.entries.value, self.entries.entries, self.sink.is_view,
-                                                          False, self.sources)
-            self.list_ends.shrink(4 * (rows + 1))
-            headers.length, headers.ends = rows, self.list_ends
-            made.columns["headers"] = headers
-            made.bytes_held += (4 * rows + self.entries.name.used + self.entries.value.used
-                                + (20 if self.sink.is_view else 8) * self.entries.entries)
-        return made
-
-
-close_type(Builder)
 
 
 # ------------------------------------------------------------------------------------------------------------ decoding
@@ -707,7 +301,7 @@ cdef class Decoder:
         ):
             if sink.rows:
                 done.append(self.builder.finish(layout))
-            self.builder = Builder.__new__(Builder, self.builder.names, layout == "view")
+            self.builder = Builder.new(self.builder.names, layout == "view")
             self.begin_chunk()
         return 0
 
@@ -863,7 +457,7 @@ def decode_columns(
     decoder.batch_bytes_max = size_limit(batch_bytes_max)
     decoder.chunk_bytes_max = CHUNK_BYTES_MAX if chunk_bytes_max is None else chunk_bytes_max
     decoder.shift = base_position
-    decoder.builder = Builder.__new__(Builder, names, layout == "view")
+    decoder.builder = Builder.new(names, layout == "view")
     decoder.begin_chunk()
     while True:
         if decoder.source.size < GIL_RELEASE_BYTES:

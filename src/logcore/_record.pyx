@@ -12,6 +12,7 @@ The formats: docs/internals/record-format.md. Columns, for engines, are in _colu
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
+from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsEncodedString, PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -26,7 +27,7 @@ from logcore._batch cimport (
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, NewBytes, Source, changed_buffer
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, Varint, add64, load16, load32, put_varint, read_varint, sub64, unlikely, unzigzag, varint_bytes, zigzag,
+    VARINT_BYTES_MAX, Varint, add64, likely, load16, load32, put_varint, read_varint, sub64, unlikely, unzigzag, varint_bytes, zigzag,
 )
 from logcore._compression cimport codec_name, compress_span
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
@@ -688,9 +689,14 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
     cdef const uint8_t* key_data
     cdef const uint8_t* value_data
     cdef uint8_t* pos
+    # Borrowed from `item`, which is held and does not change.
+    cdef PyObject* key
+    cdef PyObject* value
+    cdef PyObject* stamp
     cdef bytes name, content
     cdef list pairs
     cdef Measured measured
+    cdef int overflow
     check_iterable(records)
     for item in records:
         offset = -1
@@ -700,19 +706,24 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
             timestamp = (<Record>item).timestamp
             if unlikely(offset < -1 or timestamp < -1):
                 raise refuse_unwritable(offset, timestamp, index)
-            key = (<Record>item).key
-            value = (<Record>item).value
+            key = <PyObject*>(<Record>item).key
+            value = <PyObject*>(<Record>item).value
             if (<Record>item).headers is not NO_HEADERS:
                 headers = (<Record>item).headers
         elif isinstance(item, tuple):
             fields = PyTuple_GET_SIZE(item)
             if unlikely(fields < 2 or fields > 4):
                 raise refuse_record(item, index)
-            key = <object>PyTuple_GET_ITEM(item, 0)
-            value = <object>PyTuple_GET_ITEM(item, 1)
+            key = PyTuple_GET_ITEM(item, 0)
+            value = PyTuple_GET_ITEM(item, 1)
             timestamp = options.now_ms
             if fields > 2:
-                timestamp = as_timestamp(<object>PyTuple_GET_ITEM(item, 2), options.now_ms, index)
+                stamp = PyTuple_GET_ITEM(item, 2)
+                overflow = 1
+                if likely(PyLong_CheckExact(<object>stamp)):
+                    timestamp = PyLong_AsLongLongAndOverflow(<object>stamp, &overflow)
+                if unlikely(overflow != 0 or timestamp < -1):
+                    timestamp = as_timestamp(<object>stamp, options.now_ms, index)
                 if fields > 3:
                     headers = <object>PyTuple_GET_ITEM(item, 3)
                     if (type(headers) is tuple or type(headers) is list) and not len(headers):
@@ -734,16 +745,18 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
 
         key_size = value_size = -1
         key_data = value_data = NULL
-        if key is not None:
-            if unlikely(not PyBytes_CheckExact(key)):
-                key = as_bytes(key, "key", index)
-            key_data = <const uint8_t*>PyBytes_AS_STRING(key)
-            key_size = PyBytes_GET_SIZE(key)
-        if value is not None:
-            if unlikely(not PyBytes_CheckExact(value)):
-                value = as_bytes(value, "value", index)
-            value_data = <const uint8_t*>PyBytes_AS_STRING(value)
-            value_size = PyBytes_GET_SIZE(value)
+        if key != <PyObject*>None:
+            if unlikely(not PyBytes_CheckExact(<object>key)):
+                made_key = as_bytes(<object>key, "key", index)
+                key = <PyObject*>made_key
+            key_data = <const uint8_t*>PyBytes_AS_STRING(<object>key)
+            key_size = PyBytes_GET_SIZE(<object>key)
+        if value != <PyObject*>None:
+            if unlikely(not PyBytes_CheckExact(<object>value)):
+                made_value = as_bytes(<object>value, "value", index)
+                value = <PyObject*>made_value
+            value_data = <const uint8_t*>PyBytes_AS_STRING(<object>value)
+            value_size = PyBytes_GET_SIZE(<object>value)
         if unlikely(options.attributes & CONTROL) and (key_size < CONTROL_KEY_SIZE or key_data[0] & 0x80):
             raise UsageError("key of a control record", where=f"record {index}",
                              got="null, short, or of a negative version", wanted="int16 version, int16 type")
@@ -767,7 +780,9 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
         if index == 0 and isinstance(records, (list, tuple)):
             # The others are guessed to be as long as the first: growing step by step would copy them.
             out.reserve(min(size * min(<Py_ssize_t>len(records), GUESS_BYTES_MAX) * 17 // 16, GUESS_BYTES_MAX))
-        pos = out.reserve(size)
+        if unlikely(size > out.capacity - out.used):
+            out.reserve(size)
+        pos = out.data + out.used
         out.used += size
         pos = put_record(pos, &measured, key_data, key_size, key_size, value_data, value_size, value_size)
         if pairs is None:
