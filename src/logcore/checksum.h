@@ -85,7 +85,11 @@ static const lc_crc_routine lc_tables = {"tables", lc_extend_by_tables};
 #include <immintrin.h>
 
 #define LC_STREAMS __attribute__((target("sse4.2,pclmul")))
+/* Older compilers know these instructions not at all, or not how to ask the processor for them. */
+#if defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 9
+#define LC_HAVE_FOLDING 1
 #define LC_FOLDING __attribute__((target("sse4.2,pclmul,avx512f,avx512dq,vpclmulqdq")))
+#endif
 
 /* x^n modulo the polynomial, bit-reversed. */
 static uint32_t lc_power(unsigned n) {
@@ -140,6 +144,7 @@ LC_STREAMS static uint32_t lc_extend_by_streams(uint32_t crc, const uint8_t *p, 
 
 static const lc_crc_routine lc_streams = {"streams", lc_extend_by_streams};
 
+#ifdef LC_HAVE_FOLDING
 /* Sixteen bytes of message at distance d before others may be replaced by their product with x^d, added to those: the
  * first eight by x^(d + 64), the last eight by x^d. The product of bit-reversed numbers is one bit short, and each
  * multiplier of 32 bits sits 32 bits lower than its eight bytes; hence the 32s and the shift. */
@@ -191,6 +196,7 @@ LC_FOLDING static uint32_t lc_extend_by_folding(uint32_t crc, const uint8_t *p, 
 
 static const lc_crc_routine lc_folding = {"folding", lc_extend_by_folding};
 #endif
+#endif
 
 /* The product of two polynomials modulo `poly`, all bit-reversed: x^0 is the highest bit. */
 static uint32_t lc_times(uint32_t poly, uint32_t a, uint32_t b) {
@@ -236,9 +242,11 @@ static size_t lc_crc32c_routines(const lc_crc_routine *routines[3]) {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
         routines[count++] = &lc_streams;
+#ifdef LC_HAVE_FOLDING
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
             __builtin_cpu_supports("vpclmulqdq"))
             routines[count++] = &lc_folding;
+#endif
     }
 #endif
     return count;
@@ -252,6 +260,8 @@ static void lc_checksum_init(void) {
     lc_fill_powers(LC_POLY_CRC32, lc_powers_crc32);
 #ifdef LC_HAVE_X86_CRC
     lc_fill_skip();
+#endif
+#ifdef LC_HAVE_FOLDING
     lc_fill_fold();
 #endif
     lc_crc32c_routine = routines[lc_crc32c_routines(routines) - 1];
