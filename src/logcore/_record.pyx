@@ -10,10 +10,11 @@ The formats: docs/internals/record-format.md. Columns, for engines, are in _colu
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsEncodedString, PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -40,7 +41,12 @@ import cython
 
 from logcore.errors import CorruptBatch, CorruptionReason, MessageTooLargeError, UsageError, UsageTypeError
 
+cdef extern from * nogil:
+    void prefetch "__builtin_prefetch"(const void* address)
+
 cdef enum:
+    ROWS_AHEAD = 6
+    CACHE_LINE_BYTES = 64
     GUESS_BYTES_MAX = 64 * 1024 * 1024
 
 cdef tuple NO_HEADERS = ()
@@ -682,6 +688,25 @@ cdef object refuse_offset(int64_t offset, int64_t base, int64_t previous, Py_ssi
                       wanted=f"at most {<object>base + 0x7FFFFFFF}, 2147483647 above the base offset")
 
 
+cdef inline void prefetch_row(list rows, Py_ssize_t index) noexcept:
+    """Ask for the memory of rows to come. They lie all over the heap, and out of the nearest caches waiting for them is
+    a tenth of the work."""
+    cdef PyObject* row
+    cdef PyObject* value
+    if index + 2 * ROWS_AHEAD >= PyList_GET_SIZE(rows):
+        return
+    prefetch(PyList_GET_ITEM(rows, index + 2 * ROWS_AHEAD))
+    row = PyList_GET_ITEM(rows, index + ROWS_AHEAD)
+    if PyTuple_CheckExact(<object>row) and PyTuple_GET_SIZE(<object>row) >= 2:
+        prefetch(PyTuple_GET_ITEM(<object>row, 0))
+        value = PyTuple_GET_ITEM(<object>row, 1)
+        prefetch(value)
+        prefetch(<char*>value + CACHE_LINE_BYTES)
+        prefetch(<char*>value + 2 * CACHE_LINE_BYTES)
+        if PyTuple_GET_SIZE(<object>row) >= 3:
+            prefetch(PyTuple_GET_ITEM(<object>row, 2))
+
+
 cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header) except -1:
     """Append each record to `out`, and to `header` what it has to know of them."""
     cdef Py_ssize_t index = 0, size, key_size, value_size, headers_size, fields
@@ -699,6 +724,8 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
     cdef int overflow
     check_iterable(records)
     for item in records:
+        if type(records) is list:
+            prefetch_row(<list>records, index)
         offset = -1
         headers = None
         if type(item) is Record:
