@@ -54,7 +54,7 @@ cdef extern from *:
     ctypedef int (*visitproc)(PyObject* held, void* arg) noexcept
     ctypedef int (*traverseproc)(PyObject* self, visitproc visit, void* arg) noexcept
     ctypedef int (*inquiry)(PyObject* self) noexcept
-    void lc_collect_with(type kind, traverseproc traverse, inquiry clear)
+    void lc_collect_with(object kind, traverseproc traverse, inquiry clear)
     enum:
         LOGCORE_DEBUG
 
