@@ -39,6 +39,12 @@ def test_each_compiled_module_has_a_stub_in_the_sources_and_in_the_package(name)
     assert (ROOT / f"src/logcore/{name}.pyi").read_bytes() == (INSTALLED / f"{name}.pyi").read_bytes()
 
 
+def test_each_module_of_both_roots_is_in_the_package():
+    for root in (ROOT / "src/logcore", ROOT / "python/logcore"):
+        for path in root.rglob("*.py"):
+            assert (INSTALLED / path.relative_to(root)).read_bytes() == path.read_bytes()
+
+
 def test_each_stub_describes_a_compiled_module():
     assert sorted(path.stem for path in (ROOT / "src/logcore").glob("*.pyi")) == COMPILED
 
@@ -88,6 +94,8 @@ def test_the_wheel_made_from_the_sdist_installs_and_passes_the_unit_tests(tmp_pa
     with zipfile.ZipFile(wheel) as archive:
         shipped = set(archive.namelist())
     assert {"logcore/py.typed", *(f"logcore/{name}.pyi" for name in COMPILED)} <= shipped
+    for root in (ROOT / "src", ROOT / "python"):
+        assert {str(path.relative_to(root)) for path in root.rglob("*.py")} <= shipped
     assert [name for name in shipped if name.endswith((".pyx", ".pxd"))] == []
     assert shipped.isdisjoint(f"logcore/{name}.c" for name in COMPILED)
 
