@@ -20,6 +20,7 @@ cdef class Index:
     cdef int64_t offset_at(self, Py_ssize_t entry) noexcept
     cdef int64_t timestamp_at(self, Py_ssize_t entry) noexcept
     cdef Py_ssize_t find(self, int64_t target, bint by_timestamp) noexcept
+    cdef int write(self, const uint8_t* entry) except -1
     cdef int32_t relative(self, int64_t offset) except? -1
     cdef object damage(self, str what, object got, object wanted, Py_ssize_t entry)
     cdef int check_entries(self) except -1

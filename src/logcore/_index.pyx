@@ -9,13 +9,16 @@ Big-endian, each larger than the one before. A segment has an entry about every 
 entries the log itself is scanned.
 
 An index is handed memory and knows no file. While its segment is written to, that is a mapping longer than the entries,
-with zeros behind the last one; the count of entries is here, not in the memory. Whoever reads beside a writer in another
-process hands in bytes: a mapping of a file that shrinks would end the process.
+with zeros behind the last one; the count of entries is here, not in the memory. Entries are read from the mapping and
+written by the memory's write(): a store into a mapping of a sparse file ends the process when the disk is full, a
+write() says so. Whoever reads beside a writer in another process hands in bytes: a mapping of a file that shrinks would
+end the process too.
 
 Calls hold the GIL, so a reader sees the index before an append or after it. Kafka: AbstractIndex, OffsetIndex, TimeIndex.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from logcore._arguments cimport check_range, close_type
@@ -61,7 +64,7 @@ cdef class Index:
         return 0
 
     cdef int take(self, memory) except -1:
-        PyObject_GetBuffer(memory, &self.view, PyBUF_WRITABLE if self.is_writable else PyBUF_SIMPLE)
+        PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE)
         self.memory = memory
         self.data = <uint8_t*>self.view.buf
         self.entries_max = self.view.len // self.entry_bytes
@@ -120,6 +123,13 @@ cdef class Index:
             raise UsageError("offset of an index entry", got=offset,
                              wanted=f"{self.base_offset} to {<object>self.base_offset + 0x7FFFFFFF}")
         return <int32_t>delta
+
+    cdef int write(self, const uint8_t* entry) except -1:
+        """Add an entry that was checked. When the memory cannot write it, there is none."""
+        self.memory.write(self.entry_count * self.entry_bytes,
+                          PyBytes_FromStringAndSize(<const char*>entry, self.entry_bytes))
+        self.entry_count += 1
+        return 0
 
     def fits(self, offset) -> bool:
         """Whether `offset` lies within the 2^31 that an entry can tell from the base offset."""
@@ -214,13 +224,11 @@ cdef class Index:
 cdef class OffsetIndex(Index):
     """Offset -> position of the batch that may hold it.
 
-    memory: a writable mapping, or any bytes to look into; entry_count: how many entries it has (default: all that fit)
+    memory: any bytes to look into; to be written to, a MappedFile or something with its methods
+    entry_count: how many entries it has (default: all that fit)
 
-    >>> index = OffsetIndex(bytearray(80), 100, entry_count=0, is_writable=True)
-    >>> index.append(109, 0), index.append(119, 4200)
-    (None, None)
-    >>> index.lookup(115), index.lookup(100)
-    (OffsetPosition(offset=109, position=0), OffsetPosition(offset=100, position=0))
+    >>> OffsetIndex(bytes.fromhex("00000009 00000000 00000013 00001068"), 100).lookup(115)
+    OffsetPosition(offset=109, position=0)
     """
 
     def __cinit__(self, memory, base_offset, *, entry_count=None, is_writable=False):
@@ -274,17 +282,16 @@ cdef class OffsetIndex(Index):
         self.put(offset, position)
 
     cdef int put(self, int64_t offset, int32_t position) except -1:
-        cdef uint8_t* at = self.data + self.entry_count * OFFSET_ENTRY_BYTES
+        cdef uint8_t entry[OFFSET_ENTRY_BYTES]
         if self.entry_count >= self.entries_max:
             raise UsageError("offset index", where=f"base offset {self.base_offset}",
                              got=f"an entry more than its {self.entries_max}", wanted="a new segment when it is full")
         if self.entry_count and offset <= self.offset_at(self.entry_count - 1):
             raise UsageError("offset of an index entry", got=offset,
                              wanted=f"more than {self.offset_at(self.entry_count - 1)}")
-        store32(at, self.relative(offset))
-        store32(at + POSITION, position)
-        self.entry_count += 1
-        return 0
+        store32(entry, self.relative(offset))
+        store32(entry + POSITION, position)
+        return self.write(entry)
 
     def check(self) -> None:
         """Raise CorruptIndex if the size or the last entry cannot be right: what Kafka looks at when it opens one."""
@@ -297,11 +304,8 @@ cdef class TimeIndex(Index):
 
     The last place is kept free for the entry that a segment gets when it is written to no more.
 
-    >>> index = TimeIndex(bytearray(36), 100, entry_count=0, is_writable=True)
-    >>> index.append(1700000000000, 109), index.append(1700000000000, 119), index.append(1700000000500, 129)
-    (True, False, True)
-    >>> index.is_full, index.lookup(1700000000400)
-    (True, TimestampOffset(timestamp=1700000000000, offset=109))
+    >>> TimeIndex(bytes.fromhex("0000018bcfe56800 00000009"), 100).lookup(1700000000400)
+    TimestampOffset(timestamp=1700000000000, offset=109)
     """
 
     def __cinit__(self, memory, base_offset, *, entry_count=None, is_writable=False):
@@ -345,7 +349,7 @@ cdef class TimeIndex(Index):
         return self.put(timestamp, offset, is_last)
 
     cdef bint put(self, int64_t timestamp, int64_t offset, bint is_last) except -1:
-        cdef uint8_t* at = self.data + self.entry_count * TIME_ENTRY_BYTES
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
         cdef int64_t last_timestamp = -1, last_offset = self.base_offset
         if self.entry_count >= self.entries_max - (0 if is_last else 1):
             raise UsageError("time index", where=f"base offset {self.base_offset}",
@@ -359,9 +363,9 @@ cdef class TimeIndex(Index):
                 raise UsageError("timestamp of an index entry", got=timestamp, wanted=f"at least {last_timestamp}")
         if timestamp <= last_timestamp:
             return False
-        store64(at, timestamp)
-        store32(at + TIME_OFFSET, self.relative(offset))
-        self.entry_count += 1
+        store64(entry, timestamp)
+        store32(entry + TIME_OFFSET, self.relative(offset))
+        self.write(entry)
         return True
 
     def check(self) -> None:

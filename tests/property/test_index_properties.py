@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from logcore._index import OffsetIndex, TimeIndex
 from logcore.errors import CorruptIndex
+from tests.unit.test_index import Growing
 
 offset_steps = st.lists(st.integers(1, 10_000), max_size=60)
 base_offsets = st.integers(0, 2**63 - 2**32)
@@ -14,7 +15,7 @@ base_offsets = st.integers(0, 2**63 - 2**32)
 
 @given(base_offsets, offset_steps, st.lists(st.integers(-5, 700_000), max_size=20), st.data())
 def test_an_offset_index_is_a_linear_scan(base: int, steps: list[int], asked: list[int], data: st.DataObject) -> None:
-    index = OffsetIndex(bytearray(8 * len(steps)), base, entry_count=0, is_writable=True)
+    index = OffsetIndex(Growing(8 * len(steps)), base, entry_count=0, is_writable=True)
     entries: list[tuple[int, int]] = []
     offset = base - 1
     for n, step in enumerate(steps):
@@ -39,7 +40,7 @@ def test_an_offset_index_is_a_linear_scan(base: int, steps: list[int], asked: li
 
 @given(base_offsets, st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=60), st.data())
 def test_a_time_index_is_a_linear_scan(base: int, steps: list[tuple[int, int]], data: st.DataObject) -> None:
-    index = TimeIndex(bytearray(12 * (len(steps) + 1)), base, entry_count=0, is_writable=True)
+    index = TimeIndex(Growing(12 * (len(steps) + 1)), base, entry_count=0, is_writable=True)
     entries: list[tuple[int, int]] = []
     timestamp, offset = 0, base
     for later, further in steps:

@@ -13,7 +13,7 @@ BASE = 45
 
 
 class Growing(bytearray):
-    """Memory that can be resized, as a mapping can."""
+    """Memory with the methods of a mapped file."""
 
     flushed = 0
     closed = False
@@ -21,6 +21,10 @@ class Growing(bytearray):
     def resize(self, size: int) -> None:
         del self[size:]
         self.extend(bytes(size - len(self)))
+
+    def write(self, position: int, data: bytes) -> None:
+        assert position + len(data) <= len(self)
+        self[position : position + len(data)] = data
 
     def flush(self) -> None:
         self.flushed += 1
@@ -335,9 +339,18 @@ def test_an_offset_that_does_not_fit_an_entry_is_refused(offset: int) -> None:
         assert len(index) == 0
 
 
-def test_memory_that_cannot_be_written_or_is_no_buffer_is_refused() -> None:
-    with pytest.raises(BufferError):
-        OffsetIndex(bytes(8), 0, is_writable=True)
+def test_a_failed_write_adds_no_entry() -> None:
+    class Full(Growing):
+        def write(self, position: int, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+    index = OffsetIndex(Full(80), 0, entry_count=0, is_writable=True)
+    with pytest.raises(OSError, match="No space"):
+        index.append(1, 1)
+    assert len(index) == 0
+
+
+def test_memory_that_is_no_buffer_is_refused() -> None:
     with pytest.raises(TypeError):
         OffsetIndex("text", 0)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="entry_count: got 2, wanted 0 to 1"):
