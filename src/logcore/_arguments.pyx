@@ -11,6 +11,7 @@ cdef extern from *:
     static void lc_close_type(PyObject *type, newfunc refuse) {
         ((PyTypeObject *)type)->tp_new = refuse;
         ((PyTypeObject *)type)->tp_vectorcall = NULL;
+        ((PyTypeObject *)type)->tp_flags &= ~Py_TPFLAGS_BASETYPE; /* a base of compiled classes, and of no others */
     }
     static int lc_hide_new(PyObject *type) {
         int status = PyDict_DelItemString(((PyTypeObject *)type)->tp_dict, "__new__");

@@ -123,7 +123,7 @@ class StorageError(LogcoreError, OSError):
 
 
 class CorruptionReason(Enum):
-    """Why bytes are not what they claim to be. The batch itself, then its records, then the sets of v0 and v1."""
+    """Why bytes are not what they claim to be. A batch, then its records, then the sets of v0 and v1, then indexes."""
 
     BATCH_SIZE = "batch_size"  # the size field allows no batch, or exceeds the limit
     MAGIC = "magic"  # not 0, 1 or 2
@@ -151,6 +151,9 @@ class CorruptionReason(Enum):
     INNER_OFFSET = "inner_offset"
     INNER_MAGIC = "inner_magic"
     NESTED_COMPRESSION = "nested_compression"  # a compressed message inside a compressed one
+
+    ENTRY_SIZE = "entry_size"  # an index that does not end with a whole entry
+    ENTRY_ORDER = "entry_order"  # an entry of an index before one that must come before it
 
 
 # Kafka tells damage on the way, where sending again helps (CORRUPT_MESSAGE is retriable), from bytes that were

@@ -1,0 +1,27 @@
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef class File:
+    cdef readonly object path
+    cdef readonly int64_t size       # where what is written ends
+    cdef int64_t end                 # where the file ends: size <= end, but for a torn one
+    cdef readonly bint is_writable
+    cdef bint is_torn                # a failed append may have left something behind size
+    cdef int fd                      # -1: closed
+
+    cdef int descriptor(self, bint to_write) except -1
+    cdef int64_t write_parts(self, list parts, int64_t at) except -1
+    cdef int mend(self) except -1
+    cdef int set_length(self, int64_t length) except -1
+
+
+cdef class MappedFile:
+    cdef File file
+    cdef uint8_t* address            # NULL: nothing is mapped, because it is empty or closed
+    cdef int64_t mapped
+    cdef Py_ssize_t exports
+    cdef readonly bint is_new
+
+    cdef int map(self) except -1
+    cdef void unmap(self) noexcept
+    cdef int check_unseen(self) except -1
