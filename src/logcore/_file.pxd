@@ -7,7 +7,8 @@ cdef class File:
     cdef int64_t end                 # where the file ends: size <= end, but for a torn one
     cdef readonly bint is_writable
     cdef bint is_torn                # a failed append may have left something behind size
-    cdef int fd                      # -1: closed
+    cdef bint is_open
+    cdef int fd
 
     cdef int descriptor(self, bint to_write) except -1
     cdef int64_t write_parts(self, list parts, int64_t at) except -1

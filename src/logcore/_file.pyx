@@ -78,23 +78,23 @@ cdef class File:
     """
 
     def __cinit__(self, path, *, is_writable=False, create=False):
-        self.fd = -1
         self.path = os.fspath(path)
         self.is_writable = is_writable
         try:
             self.fd = os.open(
                 self.path, os.O_CLOEXEC | (os.O_RDWR if is_writable else os.O_RDONLY) | (os.O_CREAT if create else 0),
                 0o644)
+            self.is_open = True
             self.size = self.end = os.fstat(self.fd).st_size
         except OSError as error:
             raise StorageError("open", errno=error.errno or EIO, path=self.path) from error
 
     def __dealloc__(self):
-        if self.fd >= 0:
+        if self.is_open:    # not so if __cinit__ was refused its arguments, and then fd is 0
             close_descriptor(self.fd)
 
     cdef int descriptor(self, bint to_write) except -1:
-        if self.fd < 0:
+        if not self.is_open:
             raise UsageError("file", where=self.path, got="a call", wanted="none after close()")
         if to_write and not self.is_writable:
             raise UsageError("file", where=self.path, got="a write", wanted="a file that was opened to be written")
@@ -272,15 +272,15 @@ cdef class File:
 
     def close(self) -> None:
         """Cut off preallocated space and close. Again is harmless."""
-        if self.fd < 0:
+        if not self.is_open:
             return
         try:
             if self.is_writable and (self.end > self.size or self.is_torn):
                 self.set_length(self.size)
         finally:
-            fd, self.fd = self.fd, -1
+            self.is_open = False
             try:
-                os.close(fd)
+                os.close(self.fd)
             except OSError as error:
                 raise StorageError("close", errno=error.errno or EIO, path=self.path) from error
 
@@ -291,7 +291,7 @@ cdef class File:
         self.close()
 
     def __repr__(self):
-        return f"File({self.path!r}, {'closed' if self.fd < 0 else f'{self.size} bytes'})"
+        return f"File({self.path!r}, {f'{self.size} bytes' if self.is_open else 'closed'})"
 
 
 @cython.final
@@ -330,7 +330,7 @@ cdef class MappedFile:
         self.mapped = 0
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        if self.file.fd < 0:
+        if not self.file.is_open:
             raise UsageError("mapped file", where=self.file.path, got="a look", wanted="none after close()")
         # An empty buffer still has an address.
         PyBuffer_FillInfo(view, self, self.address if self.mapped else <uint8_t*>&self.mapped, self.mapped, 1, flags)
@@ -380,4 +380,4 @@ cdef class MappedFile:
         self.file.close()
 
     def __repr__(self):
-        return f"MappedFile({self.file.path!r}, {'closed' if self.file.fd < 0 else f'{self.mapped} bytes'})"
+        return f"MappedFile({self.file.path!r}, {f'{self.mapped} bytes' if self.file.is_open else 'closed'})"

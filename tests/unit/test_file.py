@@ -197,6 +197,16 @@ def test_a_closed_or_read_only_file_refuses_by_name(tmp_path: Path) -> None:
     assert (tmp_path / "0.log").read_bytes() == b"abc"
 
 
+def test_a_file_that_was_never_opened_closes_nothing(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    for kind in (File, MappedFile):
+        with pytest.raises(TypeError):
+            kind.__new__(kind)  # type: ignore[call-overload]
+    with pytest.raises(StorageError):
+        File(tmp_path / "no.log")
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_a_forgotten_file_closes_its_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for n in range(50):
