@@ -208,8 +208,8 @@ cdef class Index:
                               self.entry_count - 1)
         return 0
 
-    def _debug_check(self):
-        """Walk every entry: each is above the one before. For debug builds and tests."""
+    def check_invariants(self) -> None:
+        """Walk all entries, and raise CorruptIndex at the first that is not above the one before."""
         cdef Py_ssize_t entry
         self.check_open()
         for entry in range(1, self.entry_count):

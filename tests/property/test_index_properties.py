@@ -28,7 +28,7 @@ def test_an_offset_index_is_a_linear_scan(base: int, steps: list[int], asked: li
         entries = [entry for entry in entries if entry[0] < cut]
     assert [index.entry(n) for n in range(len(index))] == entries
     index.check()
-    index._debug_check()  # type: ignore[attr-defined]
+    index.check_invariants()
     for target in (*(base + delta for delta in asked), *(entry[0] for entry in entries)):
         found = [entry for entry in entries if entry[0] <= target]
         assert index.lookup(target) == (found[-1] if found else (base, 0))
@@ -55,7 +55,7 @@ def test_a_time_index_is_a_linear_scan(base: int, steps: list[tuple[int, int]], 
         entries = [entry for entry in entries if entry[1] < cut]
     assert [index.entry(n) for n in range(len(index))] == entries
     index.check()
-    index._debug_check()  # type: ignore[attr-defined]
+    index.check_invariants()
     for target in range(-1, timestamp + 2, max(1, timestamp // 50)):
         found = [entry for entry in entries if entry[0] <= target]
         assert index.lookup(target) == (found[-1] if found else (-1, base))
