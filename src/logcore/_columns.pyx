@@ -7,7 +7,7 @@
                          the batch's own bytes or its decompressed records, which the column keeps alive
     headers              list<struct<key: utf8, value: binary or view>>
 
-Everything here is immutable once made: _decode.pyx fills the memory, and whoever exports it holds a reference.
+Everything here is immutable once made: _builder fills the memory, and whoever exports it holds a reference.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
