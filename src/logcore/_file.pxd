@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 
 cdef class File:
-    cdef readonly object path
+    cdef public object path           # for errors; whoever renames the file sets it
     cdef readonly int64_t size       # where what is written ends
     cdef int64_t end                 # where the file ends: size <= end, but for a torn one
     cdef readonly bint is_writable

@@ -346,8 +346,12 @@ cdef class MappedFile:
 
     @property
     def path(self):
-        """As given."""
+        """As given; whoever renames the file sets it."""
         return self.file.path
+
+    @path.setter
+    def path(self, path):
+        self.file.path = path
 
     def __len__(self):
         return self.mapped

@@ -10,11 +10,13 @@ from . import kafka as _kafka
 from .kafka import ERROR_TABLE, ErrorRow, KafkaError, error_for_code, error_for_name, kafka_error
 from .tree import (
     CorruptBatch,
+    CorruptCheckpoint,
     CorruptIndex,
     CorruptionError,
     CorruptionReason,
     CorruptSnapshot,
     InvariantError,
+    LockedError,
     LogcoreError,
     PeerError,
     RecordError,
@@ -26,6 +28,7 @@ from .tree import (
 __all__ = [
     "ERROR_TABLE",
     "CorruptBatch",
+    "CorruptCheckpoint",
     "CorruptIndex",
     "CorruptSnapshot",
     "CorruptionError",
@@ -33,6 +36,7 @@ __all__ = [
     "ErrorRow",
     "InvariantError",
     "KafkaError",
+    "LockedError",
     "LogcoreError",
     "PeerError",
     "RecordError",

@@ -2,10 +2,12 @@
 
     LogcoreError
     ├─ KafkaError         an error of Kafka's protocol, with its code (kafka.py)
-    ├─ CorruptionError    bytes that are not what they claim: CorruptBatch, CorruptIndex, CorruptSnapshot
+    ├─ CorruptionError    bytes that are not what they claim: CorruptBatch, CorruptIndex, CorruptSnapshot,
+    │                     CorruptCheckpoint
     ├─ UsageError         our caller broke a rule (UsageTypeError: with an object of the wrong type)
     ├─ PeerError          the other side of a connection broke a rule
     ├─ StorageError       the operating system refused; also an OSError, with errno and path
+    │                     (LockedError: because another process has the lock)
     └─ InvariantError     a bug of ours; whoever meets one stops, and never "handles" it
 
 Each message says what, where, got, wanted, and each part is an attribute too, so that no one has to parse a text.
@@ -13,6 +15,7 @@ Each message says what, where, got, wanted, and each part is an attribute too, s
 outlive both, and it must travel between processes. Every class here survives `pickle` with all its attributes.
 """
 
+import errno as errno_codes
 import os
 from collections.abc import Mapping
 from enum import Enum
@@ -122,8 +125,24 @@ class StorageError(LogcoreError, OSError):
         return _restore, (type(self), self.args, self.__dict__ | fields)
 
 
+class LockedError(StorageError):
+    """Somebody else holds the lock of a log root. `holder` is the process's id, None where it cannot be told.
+
+    >>> print(LockedError("data/.lock", holder=4711))
+    lock, data/.lock: got a lock of process 4711, wanted none: one process at a time writes to a log root
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, holder: int | None) -> None:
+        super().__init__("lock", errno=errno_codes.EAGAIN, path=path)
+        self.holder = holder
+
+    def __str__(self) -> str:
+        whose = "another process" if self.holder is None else f"process {self.holder}"
+        return f"lock, {self.path}: got a lock of {whose}, wanted none: one process at a time writes to a log root"
+
+
 class CorruptionReason(Enum):
-    """Why bytes are not what they claim to be. A batch, then its records, then the sets of v0 and v1, then indexes."""
+    """Why bytes are not what they claim to be. A batch, its records, the sets of v0 and v1, then the other files."""
 
     BATCH_SIZE = "batch_size"  # the size field allows no batch, or exceeds the limit
     MAGIC = "magic"  # not 0, 1 or 2
@@ -154,6 +173,10 @@ class CorruptionReason(Enum):
 
     ENTRY_SIZE = "entry_size"  # an index that does not end with a whole entry
     ENTRY_ORDER = "entry_order"  # an entry of an index before one that must come before it
+
+    VERSION = "version"  # of a snapshot or checkpoint, that nobody knows
+    ENTRY_COUNT = "entry_count"  # not as many entries as the file says
+    MALFORMED = "malformed"  # a line or field that cannot be read, or says what cannot be
 
 
 # Kafka tells damage on the way, where sending again helps (CORRUPT_MESSAGE is retriable), from bytes that were
@@ -264,6 +287,12 @@ class CorruptSnapshot(CorruptionError):
     """A producer-state or metadata snapshot is damaged."""
 
     noun = "snapshot"
+
+
+class CorruptCheckpoint(CorruptionError):
+    """A checkpoint, or another small file of text that belongs to a log, is damaged."""
+
+    noun = "checkpoint"
 
 
 class RecordError(NamedTuple):
