@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
+from typing import Any
 
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
-from logcore import Record, decode_batches, encode_batch, encode_empty_batch
-from tests.strategies import Draft, drafts
+from logcore import Record, decode_batches, decode_columns, encode_batch, encode_empty_batch
+from tests.strategies import Draft, drafts, with_utf8_names
 
 ALL_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 TIMESTAMP_TYPES = {"none": -1, "create_time": 0, "log_append_time": 1}
@@ -51,6 +52,61 @@ def bounds(draw: st.DrawFn, buffer: bytes) -> tuple[int | None, int | None]:
             edges |= {max(offset - 1, 0), offset, offset + 1}
     first, end = sorted(draw(st.tuples(*[st.sampled_from(sorted(edges))] * 2)))
     return draw(st.sampled_from((None, first, first, first))), draw(st.sampled_from((None, end, end, end)))
+
+
+@given(
+    st.data(),
+    logs(),
+    st.permutations(ALL_COLUMNS),
+    st.sampled_from((1, 2, 6, 6, 6)),
+    st.sampled_from(("binary", "view")),
+    st.none() | st.integers(1, 300),
+    st.booleans(),
+)
+def test_columns_of_a_range_are_the_rows_whose_offsets_lie_in_it(
+    data: st.DataObject, buffer: bytes, names: list[str], kept: int, layout: str, chunk_bytes: int | None, control: bool
+) -> None:
+    first, end = data.draw(bounds(buffer))
+    names = names[:kept]
+    columns = decode_columns(
+        buffer, columns=names, layout=layout, chunk_bytes_max=chunk_bytes, include_control=control,
+        first_offset=first, end_offset=end,
+    )  # fmt: skip
+    expected: list[Record] = []
+    types: list[int] = []
+    consumed = len(buffer)
+    for batch in decode_batches(buffer):
+        if end is not None and batch.base_offset >= end:
+            consumed = batch.position
+            break
+        inside = [r for r in batch if (first is None or r.offset >= first) and (end is None or r.offset < end)]
+        if inside and len(inside) < len(list(batch)):
+            event(f"a batch of magic {batch.magic} is cut, {'compressed' if batch.is_compressed else 'plain'}")
+        if control or not batch.is_control:
+            expected += map(with_utf8_names, inside)
+            types += [TIMESTAMP_TYPES[batch.timestamp_type]] * len(inside)
+    assert columns.consumed == consumed
+    assert list(columns) == [
+        Record(**{n: getattr(record, n) if n in names else default for n, default in DEFAULTS.items()})
+        for record in expected
+    ]
+    if "timestamp_type" in names:
+        assert columns.timestamp_type.tolist() == types
+    assert_sound(columns, expected, names)
+
+
+def assert_sound(columns: Any, expected: list[Record], names: list[str]) -> None:
+    """What Arrow sees is whole, down to its bitmaps and offsets, and its nulls are counted right."""
+    table = columns.to_arrow()
+    table.validate(full=True)
+    assert table.num_rows == len(expected)
+    for name in {"key", "value"} & set(names):
+        values = [getattr(record, name) for record in expected]
+        assert table.column(name).to_pylist() == values
+        assert table.column(name).null_count == values.count(None)
+    if "headers" in names:
+        pairs = [[{"key": name, "value": value} for name, value in record.headers] for record in expected]
+        assert table.column("headers").to_pylist() == pairs
 
 
 @given(st.data(), logs(), st.booleans())
