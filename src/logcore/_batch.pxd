@@ -67,6 +67,12 @@ cdef struct Fields:
     const uint8_t* headers
 
 
+# Where a walk over the records of a v2 batch stands.
+cdef struct Place:
+    const uint8_t* pos         # the record that comes next
+    int32_t left               # how many there are from it on
+
+
 cdef enum Step:
     STEP_BATCH     # a whole batch lies at pos
     STEP_END       # nothing, or only a part of a batch: not damage
@@ -80,6 +86,9 @@ cdef Step read_header(
 cdef int verify_checksum(const uint8_t* batch, const Header* header, Fault* fault) noexcept nogil
 cdef const uint8_t* skip_headers(const uint8_t* pos, const uint8_t* end, int64_t count) noexcept nogil
 cdef const uint8_t* read_record_checked(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil
+cdef bint pass_records(
+    Place* place, const uint8_t* end, const Header* header, int64_t low, int64_t high, bint inside,
+) noexcept nogil
 cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t* end, Fault* fault) noexcept nogil
 cdef int check_count(const Header* header, int64_t payload_bytes, Fault* fault) noexcept nogil
 cdef void write_header(uint8_t* batch, const Header* header) noexcept nogil
@@ -171,6 +180,15 @@ cdef inline const uint8_t* read_record(const uint8_t* pos, const uint8_t* end, F
     after = read_record_checked(pos, end, &near)
     record[0] = near
     return after
+
+
+cdef inline bint ends_before(const Header* header, int64_t offset) noexcept nogil:
+    """Whether every record of a batch lies below `offset`, as its header has it.
+
+    A compressed set of magic 0 or 1 whose offset is 0 does not tell: there it may mean that no offset was given.
+    """
+    return header.last_offset < offset and not (
+        header.magic < 2 and header.attributes & CODEC_MASK and header.last_offset == 0)
 
 
 cdef inline int64_t record_timestamp(const Header* header, int64_t delta) noexcept nogil:

@@ -10,14 +10,14 @@ max timestamp lie inside.
 
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._buffer cimport Memory, Source, byte_view, writable
 from logcore._bytes cimport (
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64, sub64,
-    unzigzag,
+    unlikely, unzigzag,
 )
 from logcore._checksum cimport crc32_of, crc32c_of, crc_of_middle, crc_prefix
 from logcore._fault cimport (
@@ -181,6 +181,49 @@ cdef const uint8_t* read_record_checked(const uint8_t* pos, const uint8_t* end, 
     if varint.next == NULL:
         return NULL
     return read_body(varint, end, record_end, record)
+
+
+cdef bint pass_records(
+    Place* place, const uint8_t* end, const Header* header, int64_t low, int64_t high, bint inside,
+) noexcept nogil:
+    """Walk over records whose offsets lie in low to high (`inside`), or over those whose offsets do not.
+
+    It stops at the first of the other kind, or behind the last of all, where place.left is 0. It returns False at a
+    record that does not tell its length and offset; diagnose_record() says why. Nothing else of a record is looked at:
+    its length leads to the next one.
+    """
+    cdef const uint8_t* pos = place.pos
+    cdef const uint8_t* record_end
+    cdef int32_t left = place.left
+    cdef int64_t offset
+    cdef uint64_t base_offset = <uint64_t>header.base_offset
+    cdef Varint varint
+    cdef bint whole = True
+    while left > 0:
+        varint = read_varint(pos, end, VARINT_BYTES_MAX)
+        # Each record waits for the length of the one before, so nothing is done to it that is not needed: an odd one
+        # is negative, and half of an even one is its value.
+        if unlikely(varint.next == NULL or varint.bits & 1 or (
+                varint.bits >> 1) - 1 >= <uint64_t>(end - varint.next)):
+            whole = False
+            break
+        record_end = varint.next + (varint.bits >> 1)
+        varint = read_varint(varint.next + 1, end, VARLONG_BYTES_MAX)
+        if unlikely(varint.next == NULL):
+            whole = False
+            break
+        varint = read_varint(varint.next, end, VARINT_BYTES_MAX)
+        if unlikely(varint.next == NULL or varint.next > record_end):
+            whole = False
+            break
+        offset = <int64_t>(base_offset + <uint64_t>unzigzag(varint.bits))
+        if (low <= offset <= high) != inside:
+            break
+        pos = record_end
+        left -= 1
+    place.pos = pos
+    place.left = left
+    return whole
 
 
 cdef int diagnose_record(const uint8_t* start, const uint8_t* pos, const uint8_t* end, Fault* fault) noexcept nogil:

@@ -15,4 +15,6 @@ def decode_columns(
     base_position: int = 0,
     include_control: bool = True,
     chunk_bytes_max: int | None = None,
+    first_offset: int | None = None,
+    end_offset: int | None = None,
 ) -> Columns: ...

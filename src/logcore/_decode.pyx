@@ -5,17 +5,21 @@ batch it lies in). Then, batch by batch, the checksum is verified and the record
 in the cache, all without the GIL. It comes back for compressed batches, for magic 0 and 1, and for memory. Records with
 headers are walked a second time, once their number is known.
 
+Of a range of offsets, batches that lie outside are passed over by their headers: they are not decompressed, and neither
+their checksums nor their records are looked at. A batch that straddles a bound is verified whole. Its records are walked
+by their lengths, and only the wanted ones are decoded. So the loops that decode know nothing of a range.
+
 While it decodes it holds at most 8 x the plain bytes of the records + 220 bytes a record, of which what was not used
 goes back at the end. A record has 7 plain bytes at least, so a count in a header cannot ask for more.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._batch cimport (
     ATTRIBUTES, BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CRC, LOG_APPEND_TIME, STEP_BATCH, STEP_END, STEP_FAULT, Fields,
-    Header, Step, check_count, diagnose_record, read_header, read_record_ahead, read_record_checked,
-    size_limit, verify_checksum,
+    Header, Place, Step, check_count, diagnose_record, ends_before, pass_records, read_header, read_record_ahead,
+    read_record_checked, size_limit, verify_checksum,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Source
 from logcore._builder cimport CHUNK_BYTES_MAX, Builder, Sink, put_bytes, put_null, put_view
@@ -184,9 +188,36 @@ cdef class Decoder:
     cdef int64_t chunk_bytes_max
     cdef int32_t batch_bytes_max
     cdef bint verify_crc, want_control
+    cdef int64_t low, high           # the offsets that are wanted, both included
+    cdef bint ended                  # a message set has come to `high`: nothing behind it is wanted
     cdef Header header               # of the batch that a pause is about
     cdef Fault fault
     cdef int64_t header_total, first_row
+
+    cdef bint has_others(self, const Header* header) noexcept nogil:
+        """Whether a batch may have offsets that are not wanted, be it that its header contradicts itself.
+
+        Of a compressed message set the header has the last one only.
+        """
+        return not self.low <= header.base_offset <= header.last_offset <= self.high
+
+    cdef bint is_behind(self, const Header* header) noexcept nogil:
+        """Whether a batch begins behind what is wanted."""
+        return header.base_offset > self.high and (header.magic == 2 or not header.attributes & CODEC_MASK)
+
+    cdef void go_to_first(self) noexcept nogil:
+        """Pass over the batches before the first that is wanted; what ends the walk, run() will meet again."""
+        cdef const uint8_t* start = self.source.data
+        cdef const uint8_t* end = start + self.source.size
+        cdef Header header
+        cdef Fault fault
+        cdef Step step = STEP_BATCH
+        while step == STEP_BATCH:
+            step = read_header(start, start + self.position, end, self.batch_bytes_max, False, &header, &fault)
+            if step == STEP_BATCH:
+                if not ends_before(&header, self.low):
+                    break
+                self.position += header.size_in_bytes
 
     cdef int plan(self) except -1:
         """Reserve for the uncompressed batches ahead, as far as a chunk goes, from their headers alone.
@@ -203,6 +234,12 @@ cdef class Decoder:
         with nogil:
             while pos < stop and (
                     read_header(start, pos, end, self.batch_bytes_max, False, &header, &fault) == STEP_BATCH):
+                if unlikely(self.has_others(&header)):
+                    if self.is_behind(&header):
+                        break
+                    if ends_before(&header, self.low):
+                        pos += header.size_in_bytes
+                        continue
                 size = header.size_in_bytes - BATCH_HEADER_SIZE
                 if header.magic == 2 and not header.attributes & CODEC_MASK and not check_count(&header, size, &fault):
                     if plain + size > self.chunk_bytes_max:
@@ -225,13 +262,21 @@ cdef class Decoder:
         cdef Verifier verifier
         cdef Step step
         cdef int64_t size
-        while True:
+        cdef bint is_cut
+        while not self.ended:
             batch = start + self.position
             step = read_header(start, batch, end, self.batch_bytes_max, False, &self.header, &self.fault)
             if step == STEP_END:
                 return PAUSE_END
             if step == STEP_FAULT:
                 return PAUSE_FAULT
+            is_cut = self.has_others(&self.header)
+            if unlikely(is_cut):
+                if ends_before(&self.header, self.low):
+                    self.position += self.header.size_in_bytes
+                    continue
+                if self.is_behind(&self.header):
+                    return PAUSE_END
             if self.header.magic == 2 and (
                     self.header.count == 0 or (self.header.attributes & CONTROL and not self.want_control)):
                 # Kafka's reader does not look at the bytes of a batch that declares no record, nor at its codec.
@@ -246,7 +291,8 @@ cdef class Decoder:
                 self.is_verified(batch)
                 return PAUSE_FAULT
             if (
-                not self.builder.has_room(self.header.count, size)
+                is_cut
+                or not self.builder.has_room(self.header.count, size)
                 or max(sink.key.used, sink.value.used) + size > self.chunk_bytes_max
                 or (self.builder.want_headers and (
                     self.builder.entries.value.used + size > self.chunk_bytes_max
@@ -263,26 +309,29 @@ cdef class Decoder:
                 fail(&self.fault, FAULT_CRC, CRC, self.header.crc, verifier.crc)
                 return PAUSE_FAULT
             if stopped != batch_end or sink.rows != self.first_row + self.header.count:
-                self.blame(batch, stopped, batch_end)
+                self.blame(batch, stopped, batch_end, 0, self.header.count)
                 return PAUSE_FAULT
             self.position += self.header.size_in_bytes
             if self.header_total and self.builder.want_headers:
                 return PAUSE_HEADERS
             if self.builder.entries.ends != NULL:
                 self.builder.no_headers(self.first_row)
+        return PAUSE_END
 
     cdef bint is_verified(self, const uint8_t* batch) noexcept nogil:
         """Whether the checksum of the batch that is not decoded here is right; else the fault says so."""
         return not self.verify_crc or not verify_checksum(batch, &self.header, &self.fault)
 
-    cdef void blame(self, const uint8_t* start, const uint8_t* stopped, const uint8_t* end) noexcept nogil:
-        """Fill the fault for records that begin to be wrong at `stopped`."""
+    cdef void blame(
+        self, const uint8_t* start, const uint8_t* stopped, const uint8_t* end, int64_t index, int64_t count,
+    ) noexcept nogil:
+        """Fill the fault for records that begin to be wrong at `stopped`: one of `count` from the batch's `index` on."""
         cdef int64_t done = self.builder.sink.rows - self.first_row
-        if done == self.header.count:
+        if done == count:
             fail(&self.fault, FAULT_COUNT_TOO_SMALL, stopped - start, end - stopped, 0)
         else:
             diagnose_record(start, stopped, end, &self.fault)
-            self.fault.record_index = done
+            self.fault.record_index = index + done
 
     cdef object refusal(self):
         """The exception for the fault. A batch whose header or checksum is wrong has no offset to speak of."""
@@ -330,14 +379,9 @@ cdef class Decoder:
         cdef const uint8_t* start = self.source.data + self.header.position
         cdef const uint8_t* pos
         cdef const uint8_t* end
-        cdef const uint8_t* stopped
         cdef Source plain = self.source
-        cdef RecordsDecoder decode_records
-        cdef Verifier verifier
         if self.header.magic < 2:
-            self.add_messages(done, layout)
-            self.position += self.header.size_in_bytes
-            return 0
+            return self.add_messages(done, layout)
         if self.header.attributes & CODEC_MASK:
             plain = decompressed(self.source, &self.header, BATCH_HEADER_SIZE,
                                  self.header.size_in_bytes - BATCH_HEADER_SIZE,
@@ -354,13 +398,30 @@ cdef class Decoder:
         self.reserve_ahead(self.header.count, end - pos)
         if plain is not self.source:
             self.builder.look_at(plain)
+        if self.has_others(&self.header):
+            self.add_runs(start, pos, end)
+        else:
+            self.add_records(start, pos, end, 0, self.header.count)
+        if plain is not self.source:
+            self.builder.look_back()
+        self.position += self.header.size_in_bytes
+        return 0
+
+    cdef int add_records(
+        self, const uint8_t* start, const uint8_t* pos, const uint8_t* end, int32_t index, int32_t count,
+    ) except -1:
+        """Decode `count` records from the batch's `index` on, which lie from `pos` to `end`. There is room for them."""
+        cdef const uint8_t* stopped
+        cdef RecordsDecoder decode_records = decoder_for(&self.builder.sink)
+        cdef Header header = self.header
+        cdef Verifier verifier
+        header.count = count
         self.first_row = self.builder.sink.rows
-        decode_records = decoder_for(&self.builder.sink)
         verify_from(&verifier, end, end)    # run() has verified it
         with nogil:
-            stopped = decode_records(pos, end, &self.header, &self.builder.sink, &self.header_total, &verifier)
-            if stopped != end or self.builder.sink.rows != self.first_row + self.header.count:
-                self.blame(start, stopped, end)
+            stopped = decode_records(pos, end, &header, &self.builder.sink, &self.header_total, &verifier)
+            if stopped != end or self.builder.sink.rows != self.first_row + count:
+                self.blame(start, stopped, end, index, count)
                 stopped = NULL
         if stopped == NULL:
             raise self.refusal()
@@ -368,9 +429,32 @@ cdef class Decoder:
             self.builder.add_headers(pos, end, self.first_row, self.header_total)
         elif self.builder.list_ends is not None:
             self.builder.no_headers(self.first_row)
-        if plain is not self.source:
-            self.builder.look_back()
-        self.position += self.header.size_in_bytes
+        return 0
+
+    cdef int add_runs(self, const uint8_t* start, const uint8_t* pos, const uint8_t* end) except -1:
+        """Decode the wanted ones of the records from `pos` to `end`.
+
+        They are one run, as far as writers go, whose offsets increase. Whatever the offsets are, each record is in one
+        run at most, so that the room for all of them is enough.
+        """
+        cdef Place place, run
+        cdef bint whole
+        place.pos = pos
+        place.left = self.header.count
+        while place.left:
+            with nogil:
+                whole = pass_records(&place, end, &self.header, self.low, self.high, False)
+                run = place
+                whole = whole and pass_records(&place, end, &self.header, self.low, self.high, True)
+            if place.left != run.left:
+                self.add_records(start, run.pos, place.pos, self.header.count - run.left, run.left - place.left)
+            if not whole:
+                diagnose_record(start, place.pos, end, &self.fault)
+                self.fault.record_index = self.header.count - place.left
+                raise self.refusal()
+        if place.pos != end:
+            fail(&self.fault, FAULT_COUNT_TOO_SMALL, place.pos - start, end - place.pos, 0)
+            raise self.refusal()
         return 0
 
     cdef int add_messages(self, list done, str layout) except -1:
@@ -381,18 +465,27 @@ cdef class Decoder:
         cdef Message* message
         cdef const uint8_t* end = messages.source.data + messages.source.size
         cdef int64_t plain = self.header.size_in_bytes
-        cdef Py_ssize_t index
+        cdef Py_ssize_t index, wanted = 0
         if messages.source is not self.source:
             plain = messages.source.size
             self.budget -= plain
+        for index in range(messages.count):
+            wanted += self.low <= messages.messages[index].offset <= self.high
+        self.ended = self.high != INT64_MAX and messages.messages[messages.count - 1].offset >= self.high
+        if not wanted:
+            if not self.ended or messages.messages[0].offset <= self.high:
+                self.position += self.header.size_in_bytes
+            return 0
         self.chunk_if_full(done, plain, layout)
-        self.builder.reserve(messages.count, plain)
+        self.builder.reserve(wanted, plain)
         if messages.source is not self.source:
             self.builder.look_at(messages.source)
         sink = &self.builder.sink
         self.first_row = sink.rows
         for index in range(messages.count):
             message = &messages.messages[index]
+            if not self.low <= message.offset <= self.high:
+                continue
             if sink.offset != NULL:
                 sink.offset[sink.rows] = message.offset
             if sink.timestamp != NULL:
@@ -409,6 +502,7 @@ cdef class Decoder:
             self.builder.no_headers(self.first_row)
         if messages.source is not self.source:
             self.builder.look_back()
+        self.position += self.header.size_in_bytes
         return 0
 
 
@@ -417,7 +511,7 @@ close_type(Decoder)
 
 def decode_columns(
     buffer, *, columns=None, layout="binary", verify_crc=True, max_decompressed_bytes=None, batch_bytes_max=None,
-    base_position=0, include_control=True, chunk_bytes_max=None,
+    base_position=0, include_control=True, chunk_bytes_max=None, first_offset=None, end_offset=None,
 ):
     """Decode every whole batch of `buffer` into one Columns; `.consumed` tells how far it came.
 
@@ -430,6 +524,10 @@ def decode_columns(
         decompress to 64 times the buffer, or to this if it is more
     include_control: False leaves out the records of control batches
     chunk_bytes_max: begin a new chunk before a column has more bytes (2^31 - 1)
+    first_offset, end_offset: keep only records with first_offset <= offset < end_offset. The batches of a log lie in
+        the order of their offsets, so decoding ends before the first that begins at end_offset or behind it, and
+        `.consumed` is its position. What a header says of its offsets is believed: a batch outside of the range is
+        not decompressed, nor is its checksum verified
 
     Damage raises CorruptBatch, as decode_batches() does; a partial last batch is left for the next call.
 
@@ -439,6 +537,9 @@ def decode_columns(
     Columns(2 records: offset, timestamp, key, value, headers; binary)
     >>> columns.timestamp.tolist(), columns.key[1], columns.value[1]
     ([5, 7], None, b'y')
+    >>> data = encode_batch([(None, b"%d" % n) for n in range(1000)], base_offset=5000)
+    >>> [record.value for record in decode_columns(data, first_offset=5997, end_offset=5999)]
+    [b'997', b'998']
     """
     cdef Decoder decoder = Decoder.__new__(Decoder)
     cdef list done = []
@@ -450,6 +551,10 @@ def decode_columns(
     decoder.source = Source(buffer)
     base_position = check_range("base_position", base_position, 0, 0x7FFFFFFFFFFFFFFF - decoder.source.size)
     chunk_bytes_max = check_optional("chunk_bytes_max", chunk_bytes_max, 1, CHUNK_BYTES_MAX)
+    first_offset = check_optional("first_offset", first_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    end_offset = check_optional("end_offset", end_offset, first_offset or 0, 0x7FFFFFFFFFFFFFFF)
+    decoder.low = INT64_MIN if first_offset is None else first_offset
+    decoder.high = INT64_MAX if end_offset is None else end_offset - 1
     decoder.verify_crc = verify_crc
     decoder.want_control = include_control
     decoder.bytes_max = decompressed_limit(max_decompressed_bytes)
@@ -458,6 +563,9 @@ def decode_columns(
     decoder.chunk_bytes_max = CHUNK_BYTES_MAX if chunk_bytes_max is None else chunk_bytes_max
     decoder.shift = base_position
     decoder.builder = Builder.new(names, layout == "view")
+    if first_offset is not None:
+        with nogil:
+            decoder.go_to_first()
     decoder.begin_chunk()
     while True:
         if decoder.source.size < GIL_RELEASE_BYTES:

@@ -16,14 +16,14 @@ from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsEncodedString, PyUnicode_DecodeUTF8
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from logcore._arguments cimport check_range, close_type, hide_new
+from logcore._arguments cimport check_optional, check_range, close_type, hide_new
 from logcore._batch cimport (
     BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CONTROL_KEY_SIZE, DELETE_HORIZON, LOG_APPEND_TIME, STEP_BATCH,
-    STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Step, check_count, diagnose_record,
-    read_header, read_record, record_timestamp, seal, sequence_after, size_limit, timestamp_type_name,
+    STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Place, Step, check_count, diagnose_record, ends_before,
+    pass_records, read_header, read_record, record_timestamp, seal, sequence_after, size_limit, timestamp_type_name,
     verify_checksum, write_header,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, NewBytes, Source, changed_buffer
@@ -326,35 +326,23 @@ cdef class Batch:
         return memoryview(self.source)[self.header.position:self.header.position + self.header.size_in_bytes]
 
     def __iter__(self):
-        if self.header.magic == 2:
-            return RecordIterator.__new__(RecordIterator, self, False)
-        return iter(self._messages())
+        return RecordIterator.new(self, False, INT64_MIN)
 
-    def records(self, *, stored_timestamps=False):
+    def records(self, *, stored_timestamps=False, first_offset=None):
         """Iterate over the records, as iter(batch) does.
 
         stored_timestamps: with LogAppendTime a record's time is the batch's; True gives the one that was stored with
             the record instead, so that the batch can be written again byte for byte.
-        """
-        if stored_timestamps and self.header.magic == 2:
-            return RecordIterator.__new__(RecordIterator, self, True)
-        return iter(self)
+        first_offset: begin at the first record that has this offset or a higher one. Those before it are walked over,
+            a few nanoseconds each, and only their lengths and offsets are looked at. A batch whose last offset lies
+            below has none, and is not even decompressed.
 
-    def _messages(self):
-        cdef MessageSet messages = open_messages(self.source, &self.header, self.bytes_max, self.shift)
-        cdef Message* message
-        cdef Py_ssize_t index
-        cdef list records = []
-        for index in range(messages.count):
-            message = &messages.messages[index]
-            records.append(Record.new(
-                message.offset, message.timestamp,
-                None if message.key_size < 0 else PyBytes_FromStringAndSize(<const char*>message.key, message.key_size),
-                None if message.value_size < 0
-                else PyBytes_FromStringAndSize(<const char*>message.value, message.value_size),
-                NO_HEADERS,
-            ))
-        return records
+        >>> batch = next(decode_batches(encode_batch([(None, b"%d" % n) for n in range(1000)], base_offset=5000)))
+        >>> next(batch.records(first_offset=5998))
+        Record(offset=5998, timestamp=-1, key=None, value=b'998', headers=())
+        """
+        first_offset = check_optional("first_offset", first_offset, 0, 0x7FFFFFFFFFFFFFFF)
+        return RecordIterator.new(self, stored_timestamps, INT64_MIN if first_offset is None else first_offset)
 
     def control_records(self):
         """The records of a control batch, decoded: a list of ControlRecord."""
@@ -374,26 +362,33 @@ close_type(Batch, "decode_batches(buffer)")
 
 @cython.final
 cdef class RecordIterator:
-    """Walks the records of a v2 batch; raises at the one that is damaged."""
-    cdef Batch batch
-    cdef Source payload
-    cdef const uint8_t* start       # positions in errors count from here
-    cdef const uint8_t* pos
-    cdef const uint8_t* end
-    cdef int32_t left
-    cdef Header header              # a copy, so that stored_timestamps can clear a bit of it
+    """Walks the records of a batch; raises at the one that is damaged. Compiled code calls next_record() itself."""
 
-    def __cinit__(self, Batch batch not None, bint stored_timestamps):
-        cdef Fault fault
+    @staticmethod
+    cdef RecordIterator new(Batch batch, bint stored_timestamps, int64_t first_offset):
+        cdef RecordIterator self = RecordIterator.__new__(RecordIterator)
         self.batch = batch
         self.header = batch.header
         if stored_timestamps:
             self.header.attributes &= ~<int16_t>LOG_APPEND_TIME
-        if not batch.header.count:
-            # Kafka's reader does not look at the bytes of a batch that declares no record, nor at its codec.
-            self.payload = batch.source
-            self.start = self.pos = self.end = batch.source.data
-            return
+        if batch.header.count and not ends_before(&batch.header, first_offset):
+            self.begin(first_offset)
+        # Otherwise there is nothing to find, and the bytes are not looked at. Nor does Kafka's reader, of a batch that
+        # declares no record, look at them or at its codec.
+        return self
+
+    cdef int begin(self, int64_t first_offset) except -1:
+        """Open the batch, and go to the first record that is not below `first_offset`."""
+        cdef Batch batch = self.batch
+        cdef Fault fault
+        cdef Place place
+        cdef bint whole
+        if batch.header.magic < 2:
+            self.messages = open_messages(batch.source, &batch.header, batch.bytes_max, batch.shift)
+            while (self.next_index < self.messages.count
+                    and self.messages.messages[self.next_index].offset < first_offset):
+                self.next_index += 1
+            return 0
         if batch.header.attributes & CODEC_MASK:
             self.payload = batch.payload()
             self.start = self.pos = self.payload.data
@@ -406,21 +401,44 @@ cdef class RecordIterator:
         if check_count(&batch.header, self.end - self.pos, &fault):
             raise corrupt_batch(&fault, batch.header.position + batch.shift, batch.header.base_offset)
         self.left = batch.header.count
+        if first_offset <= batch.header.base_offset:
+            return 0
+        place.pos = self.pos
+        place.left = self.left
+        if self.end - self.pos < GIL_RELEASE_BYTES:
+            whole = pass_records(&place, self.end, &self.header, first_offset, INT64_MAX, False)
+        else:
+            with nogil:
+                whole = pass_records(&place, self.end, &self.header, first_offset, INT64_MAX, False)
+        self.pos = place.pos
+        self.left = place.left
+        if not whole:
+            raise self.refusal(self.pos)
+        return 0
 
     def __iter__(self):
         return self
 
     def __length_hint__(self):
-        return self.left
+        return self.left if self.messages is None else self.messages.count - self.next_index
 
     def __next__(self):
+        cdef Record record = self.next_record()
+        if record is None:
+            raise StopIteration
+        return record
+
+    cdef Record next_record(self):
+        """The next record, or None behind the last."""
         cdef Fields fields
         cdef Header* header = &self.header
         cdef const uint8_t* after
         if self.left <= 0:
+            if self.messages is not None:
+                return self.next_message()
             if self.pos != self.end:
                 raise self.refusal(NULL)
-            raise StopIteration
+            return None
         after = read_record(self.pos, self.end, &fields)
         if unlikely(after == NULL):
             raise self.refusal(self.pos)
@@ -432,6 +450,21 @@ cdef class RecordIterator:
             None if fields.key_size < 0 else PyBytes_FromStringAndSize(<const char*>fields.key, fields.key_size),
             None if fields.value_size < 0 else PyBytes_FromStringAndSize(<const char*>fields.value, fields.value_size),
             NO_HEADERS if fields.header_count == 0 else decode_headers(fields.headers, after, fields.header_count),
+        )
+
+    cdef Record next_message(self):
+        """next_record() of magic 0 and 1."""
+        cdef Message* message
+        if self.next_index == self.messages.count:
+            return None
+        message = &self.messages.messages[self.next_index]
+        self.next_index += 1
+        return Record.new(
+            message.offset, message.timestamp,
+            None if message.key_size < 0 else PyBytes_FromStringAndSize(<const char*>message.key, message.key_size),
+            None if message.value_size < 0
+            else PyBytes_FromStringAndSize(<const char*>message.value, message.value_size),
+            NO_HEADERS,
         )
 
     cdef object refusal(self, const uint8_t* record):

@@ -278,6 +278,75 @@ def check_projection(context: Context) -> None:
         require(len(without) == sum(map(len, kept)), "rows without control batches", len(without))
 
 
+def check_range(context: Context) -> None:
+    """Records from an offset up to another, by columns and by rows, against all rows and the rules for passing over."""
+    turn, reading = context.turn, context.lenient
+    seen = {batch.last_offset for batch in reading.batches} | {row[0] for row in reading.all_rows()}
+    edges = sorted({edge for offset in seen for edge in (offset, offset + 1) if 0 <= edge <= INT63_MAX} | {0})
+    first, end = sorted((edges[turn % len(edges)], edges[turn // 3 % len(edges)]))
+    check_rows_from(reading, first)
+    expected: list[Row] = []
+    refusals: list[CorruptBatch] = []
+    is_certain = True  # False: damage lies where it may be passed over
+    for batch, rows in zip(reading.batches, reading.rows, strict=True):
+        is_set = batch.magic < 2 and batch.is_compressed
+        if batch.last_offset < first and not (is_set and batch.last_offset == 0):
+            continue
+        if not is_set and batch.base_offset >= end:
+            break
+        is_whole = batch.magic == 2 and first <= batch.base_offset <= batch.last_offset < end
+        if isinstance(rows, CorruptBatch):
+            is_certain = batch.magic < 2 or is_whole
+            refusals.append(rows)
+            break
+        if is_whole:
+            expected += rows
+            continue
+        expected += [row for row in rows if first <= row[0] < end]
+        if batch.magic < 2 and rows[-1][0] >= end - 1:
+            break
+    else:
+        refusals += [] if reading.error is None else [reading.error]
+    try:
+        columns = logcore.decode_columns(
+            context.buffer, verify_crc=False, max_decompressed_bytes=CAP, layout=("binary", "view")[turn % 2],
+            chunk_bytes_max=(None, 50)[turn // 2 % 2], first_offset=first, end_offset=end,
+        )  # fmt: skip
+    except CorruptBatch as error:
+        damage(error, len(context.buffer))
+        if error.reason.name != "DECOMPRESSED_SIZE":
+            require(refusals, "a range is refused where rows are read", error, first, end)
+            same = told(error) == told(refusals[0])
+            require(same or not is_certain, "first damage of a range and of rows", error, refusals[0], first, end)
+        return
+    require(not (refusals and is_certain), "a range is read where rows are refused", refusals, first, end)
+    if not refusals:
+        found = [tuple(record) for record in columns]
+        require(found == [with_replaced_names(row) for row in expected], "rows of a range", first, end, found[:3])
+
+
+def check_rows_from(reading: Reading, first: int) -> None:
+    for batch, rows in zip(reading.batches, reading.rows, strict=True):
+        try:
+            found = [tuple(record) for record in batch.records(first_offset=first)]
+        except CorruptBatch as error:
+            require(isinstance(rows, CorruptBatch), "rows from an offset on are refused", error, first)
+            continue
+        offsets = [] if isinstance(rows, CorruptBatch) else [row[0] for row in rows]
+        if rows_in_order(batch, offsets):
+            require(found == [row for row in rows if row[0] >= first], "rows from an offset on", first, found[:3])
+
+
+def rows_in_order(batch: logcore.Batch, offsets: list[int]) -> bool:
+    """Whether the offsets are those that the header promises."""
+    return (
+        bool(offsets)
+        and offsets == sorted(offsets)
+        and (batch.magic < 2 or batch.base_offset <= offsets[0])
+        and (offsets[-1] <= batch.last_offset or (batch.magic < 2 and batch.last_offset == 0))
+    )
+
+
 def check_arrow(context: Context) -> None:
     """Columns through the C data interface into the encoder and back: no Python object a record."""
     try:
@@ -440,6 +509,7 @@ TARGETS: tuple[Callable[[Context], None], ...] = (
     check_patch,
     check_columns,
     check_projection,
+    check_range,
     check_arrow,
     check_rewriting,
     check_validation,

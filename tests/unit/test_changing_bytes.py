@@ -57,6 +57,10 @@ USES: dict[str, Callable[[Any], Any]] = {
     "columns": lambda data: list(decode_columns(data)),
     "views": lambda data: list(decode_columns(data, layout="view", verify_crc=False)),
     "chunks": lambda data: list(decode_columns(data, chunk_bytes_max=1, verify_crc=False)),
+    "rows from an offset on": lambda data: [
+        record for batch in decode_batches(data, verify_crc=False) for record in batch.records(first_offset=1)
+    ],
+    "columns of a range": lambda data: list(decode_columns(data, first_offset=1, end_offset=2, verify_crc=False)),
     "scan": scan_batches,
     "search": find_batch,
     "validate": lambda data: validate(data, now_ms=5, verify_crc=False),
