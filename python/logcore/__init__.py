@@ -19,7 +19,7 @@ from logcore._batch import (
     split_batches,
 )
 from logcore._checksum import crc32c, murmur2, partition_for_key
-from logcore._columns import BinaryColumn, Columns, HeadersColumn, ViewColumn
+from logcore._columns import BinaryColumn, Columns, ColumnsStream, HeadersColumn, ViewColumn
 from logcore._convert import convert_batches
 from logcore._decode import decode_columns
 from logcore._encode import encode_columns
@@ -30,6 +30,7 @@ from logcore._record import (
     Record,
     decode_batches,
     encode_batch,
+    encode_batches,
     encode_empty_batch,
     encode_transaction_marker,
 )
@@ -46,16 +47,25 @@ from logcore.errors import (
     UsageError,
     UsageTypeError,
 )
+from logcore.library.log import Log, open_log
+from logcore.library.log_root import LogRoot, open_root
+from logcore.log.appending import AppendResult
+from logcore.log.compaction import CompactionResult
+from logcore.log.loader import Recovery
+from logcore.log.searching import OffsetAndTimestamp
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AppendBatch",
+    "AppendResult",
     "Batch",
     "BatchIterator",
     "BatchScan",
     "BinaryColumn",
     "Columns",
+    "ColumnsStream",
+    "CompactionResult",
     "ControlRecord",
     "CorruptBatch",
     "CorruptionError",
@@ -63,9 +73,13 @@ __all__ = [
     "HeadersColumn",
     "InvariantError",
     "KafkaError",
+    "Log",
+    "LogRoot",
     "LogcoreError",
+    "OffsetAndTimestamp",
     "PeerError",
     "Record",
+    "Recovery",
     "StorageError",
     "UsageError",
     "UsageTypeError",
@@ -79,6 +93,7 @@ __all__ = [
     "decode_columns",
     "decrement_sequence",
     "encode_batch",
+    "encode_batches",
     "encode_columns",
     "encode_empty_batch",
     "encode_transaction_marker",
@@ -86,6 +101,8 @@ __all__ = [
     "first_batch_size",
     "increment_sequence",
     "murmur2",
+    "open_log",
+    "open_root",
     "partition_for_key",
     "patch_batch",
     "scan_batches",

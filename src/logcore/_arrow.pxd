@@ -90,7 +90,7 @@ cdef class Export:
 
 cdef object schema_capsule(Export export)
 cdef object array_capsule(Export export)
-cdef object stream_capsule(list exports, Export schema)
+cdef object stream_capsule(object exports, Export schema)
 
 
 # An imported array with its schema; releases both when it goes.

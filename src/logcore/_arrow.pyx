@@ -169,9 +169,8 @@ cdef object array_capsule(Export export):
 @cython.final
 cdef class StreamState:
     """What an exported stream still has to hand out."""
-    cdef list exports
+    cdef object exports              # an iterator of Exports: it may make them as they are asked for
     cdef Export schema
-    cdef Py_ssize_t index
     cdef bytes error
 
 
@@ -196,11 +195,10 @@ cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
     with gil:
         state = <StreamState>stream.private_data
         memset(out, 0, sizeof(ArrowArray))   # a NULL release says: no more
-        if state.index == len(state.exports):
-            return 0
         try:
-            fill_array(out, state.exports[state.index])
-            state.index += 1
+            export = next(state.exports, None)
+            if export is not None:
+                fill_array(out, export)
             return 0
         except BaseException as error:
             if out.release != NULL:
@@ -224,9 +222,9 @@ cdef void stream_release(ArrowArrayStream* stream) noexcept nogil:
             Py_DECREF(<StreamState>stream.private_data)
 
 
-cdef object stream_capsule(list exports, Export schema):
+cdef object stream_capsule(object exports, Export schema):
     cdef StreamState state = StreamState.__new__(StreamState)
-    state.exports = exports
+    state.exports = iter(exports)
     state.schema = schema
     cdef ArrowArrayStream* stream = <ArrowArrayStream*>allocated(1, sizeof(ArrowArrayStream))
     capsule = PyCapsule_New(stream, STREAM_NAME, drop_stream)

@@ -345,3 +345,55 @@ cdef class Columns:
 
 
 close_type(Columns, "decode_columns(buffer)")
+
+
+def _exports(columns):
+    cdef Columns part
+    for whole in columns:
+        for part in (<Columns?>whole).chunks:
+            yield part.export()
+
+
+class ColumnsStream:
+    """Columns one after another, made as they are asked for: what Log.read_columns() returns. It can be read once.
+
+    Iterate it for Columns; or hand it to any consumer of Arrow streams: `pyarrow.table(stream)`,
+    `polars.DataFrame(stream)`, `duckdb.from_arrow(stream)`. Those see damage as an error of their own, with our words.
+
+    columns: an iterator of Columns; empty: a Columns without rows, which has their names and layout
+    """
+
+    def __init__(self, columns, Columns empty not None):
+        self._columns = iter(columns)
+        self._empty = empty
+
+    @property
+    def names(self):
+        """The names of the columns."""
+        return self._empty.names
+
+    @property
+    def layout(self):
+        """"binary" or "view"."""
+        return self._empty.layout
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._columns)
+
+    def to_arrow(self):
+        """All that is left as a pyarrow.Table. Needs pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def __arrow_c_schema__(self):
+        return self._empty.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return stream_capsule(_exports(self._columns), (<Columns>self._empty).export())
+
+    def __repr__(self):
+        return f"ColumnsStream({', '.join(self.names)}; {self.layout})"

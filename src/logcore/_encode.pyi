@@ -19,4 +19,5 @@ def encode_columns(
     is_control: bool = False,
     delete_horizon_ms: int | None = None,
     batch_bytes_max: int | None = None,
+    renumber: bool = False,
 ) -> bytes: ...

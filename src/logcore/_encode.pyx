@@ -383,7 +383,7 @@ def encode_columns(
     columns, *, batch_bytes=BATCH_BYTES, base_offset=None, last_offset=None, compression="none", level=None,
     timestamp_type="create_time", log_append_time_ms=None, now_ms=None, producer_id=-1, producer_epoch=-1,
     base_sequence=-1, leader_epoch=-1, is_transactional=False, is_control=False, delete_horizon_ms=None,
-    batch_bytes_max=None,
+    batch_bytes_max=None, renumber=False,
 ) -> bytes:
     """Write columns as one v2 batch or more, end to end.
 
@@ -391,6 +391,7 @@ def encode_columns(
         names are offset, timestamp, key, value and headers, and all but one may be missing
     batch_bytes: begin a new batch before one grows beyond this (1 MiB; before compression); a record larger than that
         gets a batch of its own
+    renumber: True numbers the rows from base_offset on, whatever offsets they have
     the others: as in encode_batch(); base_sequence counts on from batch to batch, last_offset is that of the last
 
     >>> from logcore import decode_columns, encode_batch
@@ -415,6 +416,8 @@ def encode_columns(
     encoder = Encoder.__new__(Encoder, options, room + BATCH_HEADER_SIZE * (room // batch_bytes + 1) + 4096, batch_bytes)
     rows = 0
     for table in tables:
+        if renumber:
+            table.rows.offsets = NULL
         encoder.add(table, rows)
         rows += table.rows.count
     return encoder.finish()

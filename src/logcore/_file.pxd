@@ -14,15 +14,18 @@ cdef class File:
     cdef int64_t write_parts(self, list parts, int64_t at) except -1
     cdef int mend(self) except -1
     cdef int set_length(self, int64_t length) except -1
+    cdef int64_t read_into(self, uint8_t* into, int64_t position, int64_t size) except -1
+
+
+cdef class Mapping:
+    cdef uint8_t* address            # NULL: empty
+    cdef int64_t size
+
+    @staticmethod
+    cdef Mapping new(File file)
 
 
 cdef class MappedFile:
     cdef File file
-    cdef uint8_t* address            # NULL: nothing is mapped, because it is empty or closed
-    cdef int64_t mapped
-    cdef Py_ssize_t exports
+    cdef Mapping mapping
     cdef readonly bint is_new
-
-    cdef int map(self) except -1
-    cdef void unmap(self) noexcept
-    cdef int check_unseen(self) except -1

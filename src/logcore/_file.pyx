@@ -14,14 +14,14 @@ from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 
-from logcore._arguments cimport check_range
+from logcore._arguments cimport check_range, close_type
 from logcore._buffer cimport NewBytes
 
 import os
 
 import cython
 
-from logcore.errors import InvariantError, StorageError, UsageError
+from logcore.errors import StorageError, UsageError
 
 cdef extern from * nogil:
     """
@@ -223,21 +223,26 @@ cdef class File:
         """At most `size` bytes from `position` on; fewer where the file ends."""
         cdef int64_t at = check_range("position", position, 0, FILE_BYTES_MAX)
         cdef int64_t most = check_range("size", size, 0, FILE_BYTES_MAX)
-        cdef NewBytes out
+        cdef NewBytes out = NewBytes.new(<Py_ssize_t>min(most, max(self.size - at, 0)))
+        out.used = <Py_ssize_t>self.read_into(out.data, at, out.capacity)
+        return out.finish()
+
+    cdef int64_t read_into(self, uint8_t* into, int64_t position, int64_t size) except -1:
+        """Read up to `size` bytes of what is written; says how many there were."""
+        cdef int64_t used = 0
         cdef ssize_t got
         self.descriptor(False)
-        most = min(most, max(self.size - at, 0))
-        out = NewBytes.new(<Py_ssize_t>most)
-        while out.used < most:
+        size = min(size, max(self.size - position, 0))
+        while used < size:
             with nogil:
-                got = pread(self.fd, out.data + out.used, <size_t>(most - out.used), at + out.used)
+                got = pread(self.fd, into + used, <size_t>(size - used), position + used)
             if got == 0:
                 break    # cut by somebody else
             if got < 0:
                 go_on("read", self.path, errno)
                 continue
-            out.used += got
-        return out.finish()
+            used += got
+        return used
 
     def sync(self) -> None:
         """Make what was written survive the machine. After a failure nobody knows what did: do not go on."""
@@ -295,8 +300,40 @@ cdef class File:
 
 
 @cython.final
+cdef class Mapping:
+    """The bytes of a file at one length of it, unmapped when nobody looks at them any more."""
+
+    @staticmethod
+    cdef Mapping new(File file):
+        cdef Mapping self = Mapping.__new__(Mapping)
+        cdef void* address
+        if file.end > 0:
+            with nogil:
+                address = mmap(NULL, <size_t>file.end, PROT_READ, MAP_SHARED, file.fd, 0)
+            if address == MAP_FAILED:
+                raise StorageError("map", errno=errno, path=file.path)
+            self.address = <uint8_t*>address
+            self.size = file.end
+        return self
+
+    def __dealloc__(self):
+        if self.address != NULL:
+            munmap(self.address, <size_t>self.size)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        # An empty buffer still has an address.
+        PyBuffer_FillInfo(view, self, self.address if self.size else <uint8_t*>&self.size, self.size, 1, flags)
+
+
+close_type(Mapping, "MappedFile(…).view()")
+
+
+@cython.final
 cdef class MappedFile:
-    """A file whose bytes can be looked at in place. It is read through the mapping and written by write().
+    """A file whose bytes can be looked at in place. It is read through view() and written by write().
+
+    A view stays what it is when the file gets another length, so that whoever reads meanwhile never finds nothing: only
+    what was cut off must not be touched any more.
 
     size_in_bytes: the length it gets if there is none yet, or if it is empty
     """
@@ -306,43 +343,13 @@ cdef class MappedFile:
         self.is_new = self.file.size == 0
         if is_writable and self.is_new:
             self.file.preallocate(size_in_bytes)
-        self.map()
+        self.mapping = Mapping.new(self.file)
 
-    def __dealloc__(self):
-        self.unmap()
-
-    cdef int map(self) except -1:
-        cdef void* address
-        if self.file.end == 0:
-            return 0
-        with nogil:
-            address = mmap(NULL, <size_t>self.file.end, PROT_READ, MAP_SHARED, self.file.fd, 0)
-        if address == MAP_FAILED:
-            raise StorageError("map", errno=errno, path=self.file.path)
-        self.address = <uint8_t*>address
-        self.mapped = self.file.end
-        return 0
-
-    cdef void unmap(self) noexcept:
-        if self.address != NULL:
-            munmap(self.address, <size_t>self.mapped)
-        self.address = NULL
-        self.mapped = 0
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
+    def view(self):
+        """The file's bytes, as a buffer. write() shows in it; after resize() there is another."""
         if not self.file.is_open:
             raise UsageError("mapped file", where=self.file.path, got="a look", wanted="none after close()")
-        # An empty buffer still has an address.
-        PyBuffer_FillInfo(view, self, self.address if self.mapped else <uint8_t*>&self.mapped, self.mapped, 1, flags)
-        self.exports += 1
-
-    def __releasebuffer__(self, Py_buffer* view):
-        self.exports -= 1
-
-    cdef int check_unseen(self) except -1:
-        if self.exports:
-            raise InvariantError(f"{self.file.path}: the mapping was to move while somebody looks at it")
-        return 0
+        return self.mapping
 
     @property
     def path(self):
@@ -354,34 +361,29 @@ cdef class MappedFile:
         self.file.path = path
 
     def __len__(self):
-        return self.mapped
+        return self.mapping.size
 
     def write(self, position, data) -> None:
-        """Overwrite bytes of the file; the mapping shows them at once."""
+        """Overwrite bytes of the file; views show them at once."""
         self.file.write(position, data)
 
     def resize(self, size_in_bytes) -> None:
-        """Give the file another length; nobody may be looking at it."""
+        """Give the file another length."""
         cdef int64_t length = check_range("size_in_bytes", size_in_bytes, 0, FILE_BYTES_MAX)
-        self.check_unseen()
         self.file.descriptor(True)
-        self.unmap()
-        try:
-            self.file.set_length(length)
-            self.file.size = min(self.file.size, length)
-        finally:
-            self.map()
+        self.file.set_length(length)
+        self.file.size = min(self.file.size, length)
+        self.mapping = Mapping.new(self.file)
 
     def flush(self) -> None:
         """Make what was written survive the machine."""
         self.file.sync()
 
     def close(self) -> None:
-        """Unmap and close; the file keeps its length. Again is harmless."""
-        self.check_unseen()
-        self.unmap()
+        """Close; the file keeps its length, and views their bytes. Again is harmless."""
+        self.mapping = Mapping.__new__(Mapping)
         self.file.size = self.file.end
         self.file.close()
 
     def __repr__(self):
-        return f"MappedFile({self.file.path!r}, {f'{self.mapped} bytes' if self.file.is_open else 'closed'})"
+        return f"MappedFile({self.file.path!r}, {f'{self.mapping.size} bytes' if self.file.is_open else 'closed'})"

@@ -14,11 +14,11 @@ cdef class Index:
 
     cdef int open(self, memory, base_offset, entry_count, bint is_writable, int entry_bytes) except -1
     cdef int take(self, memory) except -1
-    cdef object let_go(self)
     cdef int check_open(self) except -1
     cdef int check_writable(self) except -1
     cdef int64_t offset_at(self, Py_ssize_t entry) noexcept
     cdef int64_t timestamp_at(self, Py_ssize_t entry) noexcept
+    cdef int32_t position_at(self, Py_ssize_t entry) noexcept
     cdef Py_ssize_t find(self, int64_t target, bint by_timestamp) noexcept
     cdef int write(self, const uint8_t* entry) except -1
     cdef int32_t relative(self, int64_t offset) except? -1

@@ -1,4 +1,4 @@
-from typing import NamedTuple, final
+from typing import NamedTuple, Protocol, final
 
 from typing_extensions import Buffer
 
@@ -9,6 +9,9 @@ class OffsetPosition(NamedTuple):
 class TimestampOffset(NamedTuple):
     timestamp: int
     offset: int
+
+class _Memory(Protocol):
+    def view(self) -> Buffer: ...
 
 class Index:
     base_offset: int
@@ -30,7 +33,7 @@ class Index:
 @final
 class OffsetIndex(Index):
     def __init__(
-        self, memory: Buffer, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
+        self, memory: Buffer | _Memory, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
     ) -> None: ...
     @property
     def is_full(self) -> bool: ...
@@ -45,7 +48,7 @@ class OffsetIndex(Index):
 @final
 class TimeIndex(Index):
     def __init__(
-        self, memory: Buffer, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
+        self, memory: Buffer | _Memory, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
     ) -> None: ...
     @property
     def is_full(self) -> bool: ...

@@ -9,9 +9,9 @@ Big-endian, each larger than the one before. A segment has an entry about every 
 entries the log itself is scanned.
 
 An index is handed memory and knows no file. While its segment is written to, that is a mapping longer than the entries,
-with zeros behind the last one; the count of entries is here, not in the memory. Entries are read from the mapping and
-written by the memory's write(): a store into a mapping of a sparse file ends the process when the disk is full, a
-write() says so. Whoever reads beside a writer in another process hands in bytes: a mapping of a file that shrinks would
+with zeros behind the last one; the count of entries is here, not in the memory. Entries are read from the memory's
+view() and written by its write(): a store into a mapping of a sparse file ends the process when the disk is full, a
+write() says so. An index that is only read can be handed plain bytes. Whoever reads beside a writer in another process hands in bytes: a mapping of a file that shrinks would
 end the process too.
 
 Calls hold the GIL, so a reader sees the index before an append or after it. Kafka: AbstractIndex, OffsetIndex, TimeIndex.
@@ -47,7 +47,8 @@ TimestampOffset.__doc__ = "An entry of a time index: the largest timestamp so fa
 cdef class Index:
     """What both indexes are: entries of one size in memory that is lent.
 
-    Holds a buffer of `memory` from construction to close(); resize() lets go of it for a moment.
+    Holds a buffer of `memory` from construction to close(). resize() takes the new one before it lets go of the old one,
+    so that a thread which searches meanwhile finds its entries in either.
     """
 
     def __dealloc__(self):
@@ -64,19 +65,18 @@ cdef class Index:
         return 0
 
     cdef int take(self, memory) except -1:
-        PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE)
+        """Look at the memory as it is now; what was looked at before is let go of last."""
+        cdef Py_buffer view, old = self.view
+        cdef bint is_held = self.memory is not None
+        PyObject_GetBuffer(memory.view() if hasattr(memory, "view") else memory, &view, PyBUF_SIMPLE)
+        self.view = view
         self.memory = memory
         self.data = <uint8_t*>self.view.buf
         self.entries_max = self.view.len // self.entry_bytes
+        self.entry_count = min(self.entry_count, self.entries_max)
+        if is_held:
+            PyBuffer_Release(&old)
         return 0
-
-    cdef object let_go(self):
-        """Give back the buffer, and return the memory it was of."""
-        memory = self.memory
-        self.memory = None
-        self.data = NULL
-        PyBuffer_Release(&self.view)
-        return memory
 
     cdef int check_open(self) except -1:
         if self.memory is None:
@@ -92,6 +92,9 @@ cdef class Index:
     cdef int64_t offset_at(self, Py_ssize_t entry) noexcept:
         cdef uint8_t* at = self.data + entry * self.entry_bytes
         return add64(self.base_offset, load32(at if self.entry_bytes == OFFSET_ENTRY_BYTES else at + TIME_OFFSET))
+
+    cdef int32_t position_at(self, Py_ssize_t entry) noexcept:
+        return load32(self.data + entry * OFFSET_ENTRY_BYTES + POSITION)
 
     cdef int64_t timestamp_at(self, Py_ssize_t entry) noexcept:
         return load64(self.data + entry * TIME_ENTRY_BYTES)
@@ -161,12 +164,12 @@ cdef class Index:
         wanted -= wanted % self.entry_bytes
         if wanted == self.view.len:
             return False
-        memory = self.let_go()
+        # Entries that are to go are forgotten first: nobody may touch what the file no longer has.
+        self.entry_count = min(self.entry_count, wanted // self.entry_bytes)
         try:
-            memory.resize(wanted)
+            self.memory.resize(wanted)
         finally:
-            self.take(memory)
-            self.entry_count = min(self.entry_count, self.entries_max)
+            self.take(self.memory)
         return True
 
     def trim(self) -> bool:
@@ -182,7 +185,8 @@ cdef class Index:
         """Let go of the memory and close it, if it can be closed. Every other call fails from here on."""
         if self.memory is None:
             return
-        memory = self.let_go()
+        memory, self.memory, self.data = self.memory, None, NULL
+        PyBuffer_Release(&self.view)
         if hasattr(memory, "close"):
             memory.close()
 
@@ -224,7 +228,7 @@ cdef class Index:
 cdef class OffsetIndex(Index):
     """Offset -> position of the batch that may hold it.
 
-    memory: any bytes to look into; to be written to, a MappedFile or something with its methods
+    memory: any bytes to look into; or a MappedFile, or something with its methods, which can be written to
     entry_count: how many entries it has (default: all that fit)
 
     >>> OffsetIndex(bytes.fromhex("00000009 00000000 00000013 00001068"), 100).lookup(115)
@@ -235,7 +239,7 @@ cdef class OffsetIndex(Index):
         self.open(memory, base_offset, entry_count, is_writable, OFFSET_ENTRY_BYTES)
 
     cdef object made(self, Py_ssize_t entry):
-        return OffsetPosition(self.offset_at(entry), load32(self.data + entry * OFFSET_ENTRY_BYTES + POSITION))
+        return OffsetPosition(self.offset_at(entry), self.position_at(entry))
 
     @property
     def is_full(self):
@@ -268,7 +272,7 @@ cdef class OffsetIndex(Index):
         bound += check_range("size", size, 0, 0x7FFFFFFF)
         while low < high:
             middle = low + (high - low) // 2
-            if load32(self.data + middle * OFFSET_ENTRY_BYTES + POSITION) < bound:
+            if self.position_at(middle) < bound:
                 low = middle + 1
             else:
                 high = middle

@@ -16,6 +16,7 @@ cdef class BatchOptions:
     cdef int64_t producer_id
     cdef int32_t base_sequence
     cdef int32_t leader_epoch
+    cdef bint renumber                # offsets that Records have do not count
     cdef int16_t producer_epoch
     cdef int32_t batch_bytes_max
 

@@ -148,6 +148,22 @@ def encode_batch(
     magic: int = 2,
     batch_bytes_max: int | None = None,
 ) -> bytes: ...
+def encode_batches(
+    records: Iterable[_RecordLike],
+    *,
+    batch_bytes: int = 1048576,
+    base_offset: int = 0,
+    compression: str | None = "none",
+    level: int | None = None,
+    timestamp_type: str = "create_time",
+    log_append_time_ms: int | None = None,
+    now_ms: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    is_transactional: bool = False,
+) -> bytes: ...
 def encode_empty_batch(
     base_offset: int,
     last_offset: int,

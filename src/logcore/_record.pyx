@@ -669,11 +669,60 @@ def encode_batch(
     if options.magic < 2:
         return encode_legacy_rows(records, options)
     cdef NewBytes out = NewBytes.new(4096)
+    add_batch(out, rows_of(records), 0, 0x7FFFFFFF, options)
+    return out.finish()
+
+
+def encode_batches(
+    records, *, batch_bytes=1048576, base_offset=0, compression="none", level=None, timestamp_type="create_time",
+    log_append_time_ms=None, now_ms=None, producer_id=-1, producer_epoch=-1, base_sequence=-1, leader_epoch=-1,
+    is_transactional=False,
+) -> bytes:
+    """Write `records` as one v2 batch or more, end to end, numbered from `base_offset` on.
+
+    records: as encode_batch() takes them; offsets of Records do not count
+    batch_bytes: begin a new batch before one grows beyond this (before compression); a record larger than that gets a
+        batch of its own
+    the others: as in encode_batch(); base_sequence counts on from batch to batch
+
+    >>> [batch.count for batch in decode_batches(encode_batches([(b"k", b"v" * 1000)] * 5, batch_bytes=2500))]
+    [2, 2, 1]
+    """
+    cdef BatchOptions options = BatchOptions.new(
+        base_offset, None, compression, level, timestamp_type, log_append_time_ms, now_ms, producer_id,
+        producer_epoch, base_sequence, leader_epoch, is_transactional, False, None, 2, None)
+    cdef NewBytes out = NewBytes.new(4096)
+    cdef list rows = rows_of(records)
+    cdef Py_ssize_t start = 0, after
+    batch_bytes = check_range("batch_bytes", batch_bytes, 1, 0x7FFFFFFF)
+    options.renumber = True
+    while True:
+        after = add_batch(out, rows, start, batch_bytes, options)
+        if after >= len(rows):
+            return out.finish()
+        options.base_offset = add64(options.base_offset, after - start)
+        if options.base_sequence >= 0:
+            options.base_sequence = sequence_after(options.base_sequence, <int32_t>(after - start))
+        start = after
+
+
+cdef list rows_of(records):
+    if type(records) is list:
+        return records
+    check_iterable(records)
+    return [row for row in records]    # list() would believe what an object says of its length
+
+
+cdef Py_ssize_t add_batch(NewBytes out, list rows, Py_ssize_t start, int64_t cut_bytes, BatchOptions options) except -1:
+    """Write the rows from `start` on as a batch behind what is in `out`; returns the first that is not in it."""
     cdef Header header
+    cdef Py_ssize_t begin = out.used, after
     options.fill(&header)
-    out.used = BATCH_HEADER_SIZE
-    write_rows(out, records, options, &header)
-    return close_batch(out, options, &header)
+    out.reserve(BATCH_HEADER_SIZE)
+    out.used += BATCH_HEADER_SIZE
+    after = write_rows(out, begin, rows, start, cut_bytes, options, &header)
+    close_batch(out, begin, options, &header)
+    return after
 
 
 cdef int64_t as_timestamp(value, int64_t now_ms, Py_ssize_t index) except -2:
@@ -740,9 +789,14 @@ cdef inline void prefetch_row(list rows, Py_ssize_t index) noexcept:
             prefetch(PyTuple_GET_ITEM(<object>row, 2))
 
 
-cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header) except -1:
-    """Append each record to `out`, and to `header` what it has to know of them."""
-    cdef Py_ssize_t index = 0, size, key_size, value_size, headers_size, fields
+cdef Py_ssize_t write_rows(
+    NewBytes out, Py_ssize_t begin, list rows, Py_ssize_t start, int64_t cut_bytes, BatchOptions options, Header* header,
+) except -1:
+    """Append the rows from `start` on to the batch that begins at `begin` of `out`, as long as it has at most `cut_bytes`.
+
+    Tells `header` what it has to know of them, and returns the first row that is not in it.
+    """
+    cdef Py_ssize_t index = start, size, key_size, value_size, headers_size, fields
     cdef int64_t offset, timestamp, base = -1, previous = -1, base_timestamp = -1, max_timestamp = -1
     cdef const uint8_t* key_data
     cdef const uint8_t* value_data
@@ -755,10 +809,9 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
     cdef list pairs
     cdef Measured measured
     cdef int overflow
-    check_iterable(records)
-    for item in records:
-        if type(records) is list:
-            prefetch_row(<list>records, index)
+    while index < PyList_GET_SIZE(rows):    # asked anew: an object among them may run code that changes the list
+        item = <object>PyList_GET_ITEM(rows, index)
+        prefetch_row(rows, index)
         offset = -1
         headers = None
         if type(item) is Record:
@@ -770,6 +823,8 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
             value = <PyObject*>(<Record>item).value
             if (<Record>item).headers is not NO_HEADERS:
                 headers = (<Record>item).headers
+            if options.renumber:
+                offset = -1
         elif isinstance(item, tuple):
             fields = PyTuple_GET_SIZE(item)
             if unlikely(fields < 2 or fields > 4):
@@ -791,7 +846,7 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
         else:
             raise refuse_record(item, index)
 
-        if index == 0:
+        if index == start:
             base = options.base_offset if options.base_offset >= 0 else max(offset, 0)
             previous = base - 1
             base_timestamp = options.delete_horizon if options.delete_horizon >= 0 else timestamp
@@ -799,10 +854,6 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
             offset = add64(previous, 1)
         if unlikely(offset <= previous or offset - base > 0x7FFFFFFF):
             raise refuse_offset(offset, base, previous, index)
-        previous = offset
-        if timestamp > max_timestamp:
-            max_timestamp = timestamp
-
         key_size = value_size = -1
         key_data = value_data = NULL
         if key != <PyObject*>None:
@@ -832,14 +883,19 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
                     headers_size += len(content)
 
         size = measure_record(&measured, sub64(timestamp, base_timestamp), offset - base, key_size, value_size, headers_size)
-        if unlikely(size > 0x7FFFFFFF - out.used or (
-                not options.codec and size > options.batch_bytes_max - out.used)):
+        if unlikely(size > cut_bytes - (out.used - begin)) and index > start:
+            break
+        if unlikely(size > 0x7FFFFFFF - (out.used - begin) or (
+                not options.codec and size > options.batch_bytes_max - (out.used - begin))):
             raise MessageTooLargeError(
-                f"batch of encode_batch, record {index}: got {out.used + size} bytes, "
+                f"batch to encode, record {index}: got {out.used - begin + size} bytes, "
                 f"wanted at most {0x7FFFFFFF if options.codec else options.batch_bytes_max}")
-        if index == 0 and isinstance(records, (list, tuple)):
+        previous = offset
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        if index == 0:
             # The others are guessed to be as long as the first: growing step by step would copy them.
-            out.reserve(min(size * min(<Py_ssize_t>len(records), GUESS_BYTES_MAX) * 17 // 16, GUESS_BYTES_MAX))
+            out.reserve(min(size * min(PyList_GET_SIZE(rows), GUESS_BYTES_MAX) * 17 // 16, GUESS_BYTES_MAX))
         if unlikely(size > out.capacity - out.used):
             out.reserve(size)
         pos = out.data + out.used
@@ -859,7 +915,7 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
                     pos += len(content)
         index += 1
 
-    if not index:
+    if index == start:
         raise UsageError("records", got="none", wanted="at least one: Kafka has no empty batch to write")
     header.base_offset = base
     header.last_offset = previous
@@ -868,34 +924,33 @@ cdef int write_rows(NewBytes out, records, BatchOptions options, Header* header)
             raise UsageError("last_offset", got=options.last_offset,
                              wanted=f"{previous}, that of the last record, to {min(<object>base + 0x7FFFFFFF, 2**63 - 1)}")
         header.last_offset = options.last_offset
-    header.count = <int32_t>index
+    header.count = <int32_t>(index - start)
     header.base_timestamp = base_timestamp
     header.max_timestamp = options.append_time if options.append_time >= 0 else max_timestamp
-    return 0
+    return index
 
 
-cdef bytes close_batch(NewBytes out, BatchOptions options, Header* header):
+cdef int close_batch(NewBytes out, Py_ssize_t begin, BatchOptions options, Header* header) except -1:
     """Compress if asked, write the header, seal."""
     cdef Source packed
-    cdef Py_ssize_t size = out.used
+    cdef Py_ssize_t size = out.used - begin
     if options.codec:
-        packed = Source(compress_span(options.codec, out.data + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE,
+        packed = Source(compress_span(options.codec, out.data + begin + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE,
                                       options.level, 2))
         size = BATCH_HEADER_SIZE + packed.size
         if size > options.batch_bytes_max:
-            raise MessageTooLargeError(f"batch of encode_batch: got {size} bytes, "
-                                       f"wanted at most {options.batch_bytes_max}")
-        out.used = BATCH_HEADER_SIZE
+            raise MessageTooLargeError(f"batch to encode: got {size} bytes, wanted at most {options.batch_bytes_max}")
+        out.used = begin + BATCH_HEADER_SIZE
         memcpy(out.reserve(packed.size), packed.data, <size_t>packed.size)
+        out.used += packed.size
     header.size_in_bytes = <int32_t>size
-    out.used = size
-    write_header(out.data, header)
+    write_header(out.data + begin, header)
     if size < GIL_RELEASE_BYTES:
-        seal(out.data, <int32_t>size)
+        seal(out.data + begin, <int32_t>size)
     else:
         with nogil:
-            seal(out.data, <int32_t>size)
-    return out.finish()
+            seal(out.data + begin, <int32_t>size)
+    return 0
 
 
 def encode_empty_batch(
@@ -963,6 +1018,6 @@ cdef bytes encode_legacy_rows(records, BatchOptions options):
         raise MessageTooLargeError("messages of encode_batch: got more than 2^31 - 1 bytes, wanted fewer")
     made = encode_messages(rows, options.magic, options.codec, options.level, options.append_time)
     if len(made) > options.batch_bytes_max:
-        raise MessageTooLargeError(f"batch of encode_batch: got {len(made)} bytes, "
+        raise MessageTooLargeError(f"batch to encode: got {len(made)} bytes, "
                                    f"wanted at most {options.batch_bytes_max}")
     return made

@@ -267,9 +267,9 @@ def test_an_exception_of_the_callers_generator_comes_out_as_it_is(magic: int) ->
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda big: encode_batch(big, batch_bytes_max=100), "batch of encode_batch, record 0: got 271 bytes"),
-        (lambda big: encode_batch([GOOD, *big], batch_bytes_max=100), "batch of encode_batch, record 1: got 280 bytes"),
-        (lambda big: encode_batch(big, batch_bytes_max=100, magic=1), "batch of encode_batch: got 235 bytes"),
+        (lambda big: encode_batch(big, batch_bytes_max=100), "batch to encode, record 0: got 271 bytes"),
+        (lambda big: encode_batch([GOOD, *big], batch_bytes_max=100), "batch to encode, record 1: got 280 bytes"),
+        (lambda big: encode_batch(big, batch_bytes_max=100, magic=1), "batch to encode: got 235 bytes"),
         (
             lambda big: encode_columns(decode_columns(encode_batch(big, base_offset=7)), batch_bytes_max=100),
             "batch of encode_columns, from offset 7: got 271 bytes",

@@ -12,19 +12,24 @@ from logcore.errors import CorruptIndex, UsageError
 BASE = 45
 
 
-class Growing(bytearray):
+class Growing:
     """Memory with the methods of a mapped file."""
 
     flushed = 0
     closed = False
 
+    def __init__(self, size: int) -> None:
+        self.data = bytearray(size)
+
+    def view(self) -> bytearray:
+        return self.data
+
     def resize(self, size: int) -> None:
-        del self[size:]
-        self.extend(bytes(size - len(self)))
+        self.data = self.data[:size] + bytes(max(size - len(self.data), 0))
 
     def write(self, position: int, data: bytes) -> None:
-        assert position + len(data) <= len(self)
-        self[position : position + len(data)] = data
+        assert position + len(data) <= len(self.data)
+        self.data[position : position + len(data)] = data
 
     def flush(self) -> None:
         self.flushed += 1
@@ -51,7 +56,7 @@ def test_an_offset_entry_is_a_relative_offset_and_a_position() -> None:
     index.append(100, 7)
     index.append(100 + 0x7FFFFFFF, 0x7FFFFFFF)
     index.close()
-    assert memory == bytes.fromhex("00000000 00000007 7fffffff 7fffffff")
+    assert memory.data == bytes.fromhex("00000000 00000007 7fffffff 7fffffff")
 
 
 def test_a_look_up_below_the_first_entry_says_to_scan_from_the_start() -> None:
@@ -221,7 +226,7 @@ def test_a_time_entry_is_a_timestamp_and_a_relative_offset() -> None:
     index = TimeIndex(memory, 100, entry_count=0, is_writable=True)
     index.append(1_700_000_000_000, 109)
     index.close()
-    assert memory[:12] == bytes.fromhex("0000018bcfe56800 00000009")
+    assert memory.data[:12] == bytes.fromhex("0000018bcfe56800 00000009")
 
 
 def test_a_timestamp_below_the_first_says_to_scan_from_the_start() -> None:

@@ -20,6 +20,7 @@ LAYERS = (
     "logcore.cli",
     "logcore.bench",
     FACE,
+    "logcore.library",
     "logcore.client",
     "logcore.broker",
     "logcore.coordinator",

@@ -7,7 +7,7 @@ It lies below everything: it imports nothing else of logcore, and everything els
 """
 
 from . import kafka as _kafka
-from .kafka import ERROR_TABLE, ErrorRow, KafkaError, error_for_code, error_for_name, kafka_error
+from .kafka import ERROR_TABLE, ErrorRow, KafkaError, LogTruncatedError, error_for_code, error_for_name, kafka_error
 from .tree import (
     CorruptBatch,
     CorruptCheckpoint,
@@ -37,6 +37,7 @@ __all__ = [
     "InvariantError",
     "KafkaError",
     "LockedError",
+    "LogTruncatedError",
     "LogcoreError",
     "PeerError",
     "RecordError",

@@ -6,7 +6,7 @@ absence of an error. The codes are those of Apache Kafka 4.3.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from .tree import LogcoreError, RecordError, UsageError
 
@@ -203,6 +203,26 @@ def _class_for(row: ErrorRow) -> type[KafkaError]:
 _CLASS_BY_CODE = {row.code: _class_for(row) for row in ERROR_TABLE if row.name != "NONE"}
 _CLASS_BY_NAME = {cls.name: cls for cls in _CLASS_BY_CODE.values()}
 CLASSES: dict[str, type[KafkaError]] = {cls.__name__: cls for cls in _CLASS_BY_CODE.values()}
+
+
+if TYPE_CHECKING:  # to type checkers the generated classes are KafkaErrors
+    _OutOfRange = KafkaError
+else:
+    _OutOfRange = CLASSES["OffsetOutOfRangeError"]
+
+
+class LogTruncatedError(_OutOfRange):
+    """The log was cut below what a reader has read, or was about to read.
+
+    What lies at those offsets now, if anything, is not what was there. offset: where the log was cut.
+    """
+
+    def __init__(self, message: str, *, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+CLASSES["LogTruncatedError"] = LogTruncatedError
 
 
 def error_for_code(code: int) -> type[KafkaError]:

@@ -20,6 +20,7 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from typing_extensions import Buffer
@@ -89,20 +90,23 @@ class DiskFile(Protocol):
 
 
 class DiskMapping(Protocol):
-    """A file whose bytes are looked at in place (it is a buffer) and written by write(). It keeps its length."""
+    """A file whose bytes are looked at in place, through view(), and written by write(). It keeps its length."""
 
     path: str
     is_new: bool  # there was no file, or an empty one
 
     def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+    def view(self) -> Buffer:
+        """The bytes as they are now. write() shows in it; after resize() there is another, and this one stays."""
+        ...
 
     def write(self, position: int, data: bytes) -> None:
-        """Overwrite bytes of the file; the mapping shows them at once."""
+        """Overwrite bytes of the file; views show them at once."""
         ...
 
     def resize(self, size_in_bytes: int) -> None:
-        """Give the file another length; nobody may be looking at it."""
+        """Give the file another length."""
         ...
 
     def flush(self) -> None:
@@ -273,45 +277,60 @@ SYSTEM_DISK: Disk = SystemDisk()
 
 
 class RecordLock:
-    """A POSIX record lock on a whole file. It belongs to the process that took it: a forked child has none."""
+    """A POSIX record lock on a whole file. It belongs to the process that took it: a forked child has none.
+
+    Who lets go of it removes the file first, as Kafka does. So whoever gets a lock looks whether its file is still the
+    one of that name; if not, somebody let go of it just now, and there may be another one.
+    """
 
     # Linux's struct flock on 64-bit machines: type, whence, start, length, pid; the lock reaches to the end for 0.
     _LAYOUT = struct.Struct("hhqqi4x")
 
     def __init__(self, path: str) -> None:
         self._path = path
-        try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _refused("lock", path, error) from error
         self._pid = os.getpid()
-        self._is_held = True
-        try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            try:
-                if error.errno in (errno.EACCES, errno.EAGAIN):
-                    raise LockedError(path, holder=self._holder()) from None
-                raise _refused("lock", path, error) from error
-            finally:
-                os.close(self._descriptor)
-                self._is_held = False
+        self._descriptor: int | None = None
+        while self._descriptor is None:
+            self._descriptor = self._try()
 
-    def _holder(self) -> int | None:
+    def _try(self) -> int | None:
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _refused("lock", self._path, error) from error
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            holder = self._holder(descriptor)
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise LockedError(self._path, holder=holder) from None
+            raise _refused("lock", self._path, error) from error
+        os.close(descriptor)
+        return None
+
+    def _holder(self, descriptor: int) -> int | None:
         asked = self._LAYOUT.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_, pid = self._LAYOUT.unpack(fcntl.fcntl(self._descriptor, fcntl.F_GETLK, asked))
+        kind, *_, pid = self._LAYOUT.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
         return None if kind == fcntl.F_UNLCK else pid
 
     @property
     def is_ours(self) -> bool:
         """Whether this process holds it: not after release(), and not in a forked child."""
-        return self._is_held and self._pid == os.getpid()
+        return self._descriptor is not None and self._pid == os.getpid()
 
     def release(self) -> None:
         """Let go of it. Again is harmless; a forked child only closes its copy."""
-        if self._is_held:
-            self._is_held = False
+        if self._descriptor is not None:
+            if self.is_ours:
+                with suppress(OSError):
+                    os.unlink(self._path)
             os.close(self._descriptor)
+            self._descriptor = None
 
 
 def write_file(disk: Disk, path: str, data: bytes) -> None:

@@ -1,0 +1,267 @@
+"""LogRoot: a directory of partitions, as Kafka's log.dirs has them."""
+
+import os
+import threading
+from collections.abc import Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from logcore._checksum import partition_for_key
+from logcore._record import Record
+from logcore.errors import LogcoreError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
+from logcore.log.appending import AppendResult
+from logcore.log.config import LogConfig
+from logcore.log.disk import SYSTEM_DISK
+from logcore.log.names import TopicPartition, check_topic
+from logcore.log.root import list_partitions
+from logcore.log.uuids import draw_topic_id, parse_topic_id
+
+from . import roots
+from .background import Background
+from .clock import Clock, system_clock
+from .log import Log, open_read_only, open_shared
+from .roots import Config, SharedRoot
+
+PARTITIONS_MAX = 10_000  # of a topic that create_topic() makes at once
+
+
+class LogRoot:
+    """A log root. Made by open_root(); a context manager that closes it, and all logs that were opened through it.
+
+    Any thread may call it. A partition is opened once: log() gives every caller the same Log.
+    """
+
+    def __init__(
+        self, path: str, config: LogConfig, clock: Clock, shared: SharedRoot | None, *, background: bool
+    ) -> None:
+        self._path = path
+        self._config = config
+        self._clock = clock
+        self._shared = shared
+        self._lock = threading.RLock()
+        self._logs: dict[TopicPartition, Log] = {}
+        self._next_spread: dict[str, int] = {}  # where the next records without a key go, by topic
+        self._is_closed = False
+        self._background = Background(self._tick) if background else None
+
+    @property
+    def path(self) -> str:
+        """The directory."""
+        return self._path
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened to be read only."""
+        return self._shared is None
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._is_closed
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UsageError("log root", where=self._path, got="a call", wanted="none after close()")
+
+    def _writable(self) -> SharedRoot:
+        self._check_open()
+        if self._shared is None:
+            raise UsageError("log root", where=self._path, got="a write", wanted="one not opened with read_only")
+        self._shared.check_ours()
+        return self._shared
+
+    # --- topics -----------------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """The names of all topics, in order."""
+        self._check_open()
+        return sorted({partition.topic for partition in list_partitions(SYSTEM_DISK, self._path)})
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic that are here, in order; none if there is no such topic."""
+        self._check_open()
+        return [one.partition for one in list_partitions(SYSTEM_DISK, self._path) if one.topic == topic]
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, *, config: Config | None = None, topic_id: str | None = None
+    ) -> str:
+        """Make the partitions of a new topic; returns its id. TopicAlreadyExistsError if there is one.
+
+        config: opens its partitions with these settings, as log() does. It is not written down: Kafka keeps the
+            settings of topics elsewhere, so they have to be given whenever the root is opened
+        """
+        check_topic(topic)
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise UsageError("partitions", got=partitions, wanted=f"1 to {PARTITIONS_MAX}")
+        with self._lock:
+            shared = self._writable()
+            if self.partitions(topic):
+                raise TopicAlreadyExistsError(f"topic {topic!r}: got partitions {self.partitions(topic)}, wanted none")
+            given = draw_topic_id(os.urandom) if topic_id is None else parse_topic_id(topic_id)
+            for number in range(partitions):
+                partition = TopicPartition(topic, number)
+                self._logs[partition] = open_shared(
+                    shared,
+                    partition,
+                    self._settings(config),
+                    create=True,
+                    topic_id=given,
+                    on_close=partial(self._forget, partition),
+                )
+        return given
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete all partitions of a topic, for good."""
+        with self._lock:
+            shared = self._writable()
+            numbers = self.partitions(topic)
+            if not numbers:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r}: got no partition in {self._path}, wanted one")
+            for number in numbers:
+                partition = TopicPartition(topic, number)
+                if partition in self._logs:
+                    self._logs[partition].close()
+                with shared.lock:
+                    shared.root.delete(partition)
+
+    def _settings(self, config: Config | None) -> LogConfig:
+        return self._config if config is None else self._config.with_changes(config)
+
+    # --- logs -------------------------------------------------------------------------------------------------------
+
+    def log(self, topic: str, partition: int = 0, *, create: bool = False, config: Config | None = None) -> Log:
+        """The log of a partition, opened the first time it is asked for.
+
+        config: settings beside those of the root, the first time
+        UnknownTopicOrPartitionError if there is none, and not create
+        """
+        with self._lock:
+            self._check_open()
+            key = TopicPartition(check_topic(topic), partition)
+            known = self._logs.get(key)
+            if known is not None:
+                return known
+            settings = self._settings(config)
+            if self._shared is None:
+                if partition not in self.partitions(topic):
+                    raise UnknownTopicOrPartitionError(f"partition {key}: got none in {self._path}, wanted one")
+                log = open_read_only(self._path, key, settings, self._clock)
+            else:
+                log = open_shared(self._writable(), key, settings, create=create, on_close=partial(self._forget, key))
+            self._logs[key] = log
+            return log
+
+    def _forget(self, partition: TopicPartition) -> None:
+        with self._lock:
+            self._logs.pop(partition, None)
+
+    def append(
+        self, topic: str, records: Iterable[Any], *, compression: str | None = None, timestamp_type: str | None = None
+    ) -> dict[int, AppendResult]:
+        """Append records to the partitions of a topic: by key as Kafka's producers do, without one in turn.
+
+        Returns what each partition answered. All of a call's records without a key go to one partition, the next time
+        to the next. Each partition is appended to by itself: if one fails, the ones before it have what they got.
+        """
+        self._writable()
+        numbers = self.partitions(topic)
+        if not numbers:
+            raise UnknownTopicOrPartitionError(f"topic {topic!r}: got no partition in {self._path}, wanted one")
+        with self._lock:
+            spread = self._next_spread.get(topic, 0) % len(numbers)
+            self._next_spread[topic] = spread + 1
+        parts: dict[int, list[Any]] = {}
+        for record in records:
+            key = record.key if isinstance(record, Record) else record[0]
+            number = numbers[spread if key is None else partition_for_key(key, len(numbers))]
+            parts.setdefault(number, []).append(record)
+        return {
+            number: self.log(topic, number).append(part, compression=compression, timestamp_type=timestamp_type)
+            for number, part in sorted(parts.items())
+        }
+
+    # --- time, and the end ------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what time drives in every open log, and write the checkpoints if a minute has passed."""
+        shared = self._writable()
+        with self._lock:
+            logs = list(self._logs.values())
+        for log in logs:
+            log.tick_if_open()
+        if self._clock() - shared.root.checkpointed_ms >= 60_000:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write down up to where each log is on the disk, so that less has to be read after a crash."""
+        shared = self._writable()
+        with self._lock:
+            logs = [log.core_and_lock() for log in self._logs.values()]
+        shared.checkpoint([one for one in logs if one is not None])
+
+    def _tick(self) -> None:
+        """What the background thread does: as tick(), and retention and compaction where they are due."""
+        self.tick()
+        with self._lock:
+            logs = list(self._logs.values())
+        for log in logs:
+            log.maintain_if_open()
+
+    def close(self) -> None:
+        """Close all logs and the root. Again is harmless."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        if self._background is not None:
+            self._background.stop()
+        failures: list[LogcoreError] = []
+        for log in list(self._logs.values()):
+            try:
+                log.close()
+            except LogcoreError as error:
+                failures.append(error)
+        if self._shared is not None:
+            self._shared.leave()
+        if failures:
+            raise failures[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self._logs)} logs open{', read only' * self.read_only}"
+        return f"LogRoot({self._path!r}, {state})"
+
+
+def open_root(
+    path: str | os.PathLike[str],
+    *,
+    config: Config | None = None,
+    read_only: bool = False,
+    clock: Clock = system_clock,
+    background: bool = False,
+) -> LogRoot:
+    """Open a log root: a directory such as Kafka's log.dirs, made if it is missing (not when read_only).
+
+    config: settings of all its logs; log() and create_topic() can add to them
+    read_only: without the lock, and without writing a byte
+    clock: milliseconds since 1970 (default: the system's)
+    background: run what time drives in a thread: flush.ms, segment.ms, retention, compaction, checkpoints
+
+    LockedError if another process writes to it.
+    """
+    directory = os.path.abspath(os.fspath(path))
+    settings = LogConfig.of(config)
+    if read_only:
+        SYSTEM_DISK.list(directory)
+        return LogRoot(directory, settings, clock, None, background=False)
+    return LogRoot(directory, settings, clock, roots.enter(directory, clock), background=background)

@@ -1,0 +1,280 @@
+"""The records of a log, one by one: from an offset on, to an end that was known when the reader was made.
+
+A reader has a view of the log (logcore.log.view.LogView) and needs no lock: segments of the view stay readable when they
+are sealed, replaced or deleted. Only a truncation takes records away that a view still promises. The log counts these;
+a reader looks at the count before each read, and ends with an error rather than mix what was there with what came after.
+
+It reads ahead: little at first, since most look-ups want one record, and twice as much each time, to a megabyte. The
+offset index says where to begin; that the batch there is the one of the index entry is checked with the same read.
+
+    batches skipped unread:   before the offset; control batches; with read_committed those of aborted transactions
+    batches checked:          all others, before their first record is handed out
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from logcore._arguments cimport check_range, close_type
+from logcore._batch cimport (
+    CONTROL, LENGTH, LOG_OVERHEAD, STEP_BATCH, STEP_FAULT, TRANSACTIONAL, Header, Step, read_header, verify_checksum,
+)
+from logcore._buffer cimport GIL_RELEASE_BYTES, Source
+from logcore._bytes cimport load32
+from logcore._fault cimport Fault, corrupt_batch
+from logcore._index cimport OffsetIndex
+from logcore._record cimport Batch, Record, RecordIterator
+from logcore._segment cimport BatchFile
+
+from errno import ENOENT
+
+import cython
+
+from logcore.errors import CorruptBatch, CorruptionReason, OffsetOutOfRangeError, StorageError
+
+cdef enum:
+    AHEAD_BYTES_MIN = 12288          # two batches of 4 KiB and a little more
+    AHEAD_BYTES_MAX = 1 << 20
+
+cdef int64_t NO_OFFSET = -1
+cdef int64_t DECOMPRESSED_BYTES_MAX = 128 << 20
+
+
+@cython.final
+cdef class RecordReader:
+    """An iterator of Records. Made by read_records()."""
+    cdef object log                  # tells of truncations: `generation`, and check_cut() that raises
+    cdef object view
+    cdef tuple segments
+    cdef Py_ssize_t index            # of the segment that is read
+    cdef object segment
+    cdef BatchFile file
+    cdef int64_t limit               # where the batches of the segment end
+    cdef Source chunk                # what was read last, of the file from `chunk_position` on
+    cdef int64_t chunk_position
+    cdef Py_ssize_t at               # in the chunk: the next batch
+    cdef int64_t ahead               # how much to read next
+    cdef int64_t expected_offset     # of the batch that the index led to, or -1
+    cdef int64_t generation
+    cdef readonly int64_t next_offset      # from here on nothing was handed out
+    cdef int64_t end_offset
+    cdef int64_t bytes_left          # of batches that may be opened
+    cdef int32_t leader_epoch        # of the last batch
+    cdef bint is_committed
+    cdef dict aborted                # with read_committed: producer id -> [(first offset, last offset)] of the segment
+    cdef RecordIterator records
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Record record
+        cdef Batch batch
+        while True:
+            if self.records is not None:
+                record = self.records.next_record()
+                if record is not None:
+                    if record.offset >= self.end_offset:
+                        self.finish()
+                        break
+                    self.next_offset = record.offset + 1
+                    return record
+                self.next_offset = max(self.next_offset, self.records.batch.header.last_offset + 1)
+                self.records = None
+            batch = self.next_batch()
+            if batch is None:
+                self.finish()
+                break
+            self.records = RecordIterator.new(batch, False, self.next_offset)
+        raise StopIteration
+
+    cdef void finish(self) noexcept:
+        """Let go of everything; there is nothing more."""
+        self.records = None
+        self.chunk = None
+        self.file = None
+        self.segment = None
+        self.index = len(self.segments)
+
+    cdef Batch next_batch(self):
+        """The next batch with records that are wanted, checked; None at the end."""
+        cdef const uint8_t* start
+        cdef Header header
+        cdef Fault fault
+        cdef Step step
+        cdef Py_ssize_t at
+        while self.index < len(self.segments):
+            if self.chunk is None:
+                if self.segment is None:
+                    self.enter_segment()
+                if not self.fill(0):
+                    continue
+            start = self.chunk.data
+            at = self.at
+            step = read_header(start, start + at, start + self.chunk.size, 0x7FFFFFFF, False, &header, &fault)
+            if self.expected_offset != NO_OFFSET:
+                if step == STEP_FAULT or (step == STEP_BATCH and header.last_offset != self.expected_offset):
+                    self.distrust_index()
+                    continue
+                if step == STEP_BATCH:
+                    self.expected_offset = NO_OFFSET
+            if step == STEP_FAULT:
+                self.check_cut()
+                raise corrupt_batch(&fault, 0).at_path(self.file.file.path, self.chunk_position + at)
+            if step != STEP_BATCH:
+                self.fill(self.size_at(at))
+                continue
+            self.at += header.size_in_bytes
+            if header.last_offset < self.next_offset:
+                # Should the batch behind it be as long, one read is to bring it whole.
+                self.ahead = max(<int64_t>AHEAD_BYTES_MIN, min(<int64_t>header.size_in_bytes + 256, <int64_t>AHEAD_BYTES_MAX))
+                continue
+            if header.magic == 2 and header.base_offset >= self.end_offset:
+                return None
+            if header.magic == 2 and header.attributes & CONTROL or self.is_aborted(&header):
+                self.next_offset = header.last_offset + 1
+                continue
+            if self.bytes_left <= 0:
+                return None
+            self.bytes_left -= header.size_in_bytes
+            if header.leader_epoch != self.leader_epoch:
+                self.log.check_epoch(self.leader_epoch, header.leader_epoch, self.next_offset)
+                self.leader_epoch = header.leader_epoch
+            if header.size_in_bytes < GIL_RELEASE_BYTES:
+                verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
+            else:
+                with nogil:
+                    step = STEP_FAULT if verify_checksum(start + at, &header, &fault) else STEP_BATCH
+                if step == STEP_FAULT:
+                    self.refuse(&fault, at)
+            return Batch.new(self.chunk, &header, DECOMPRESSED_BYTES_MAX, self.chunk_position)
+        return None
+
+    cdef int refuse(self, Fault* fault, Py_ssize_t at) except -1:
+        self.check_cut()
+        raise corrupt_batch(fault, 0).at_path(self.file.file.path, self.chunk_position + at)
+
+    cdef int64_t size_at(self, Py_ssize_t at) except -1:
+        """How long the batch is whose beginning lies at the end of the chunk; 0 if that cannot be told yet."""
+        if self.chunk.size - at < LOG_OVERHEAD:
+            return 0
+        return <int64_t>load32(self.chunk.data + at + LENGTH) + LOG_OVERHEAD
+
+    cdef bint is_aborted(self, const Header* header) except -1:
+        if not self.is_committed or header.magic < 2 or not header.attributes & TRANSACTIONAL:
+            return False
+        for first_offset, last_offset in self.aborted.get(header.producer_id, ()):
+            if first_offset <= header.base_offset and header.last_offset < last_offset:
+                return True
+        return False
+
+    cdef int enter_segment(self) except -1:
+        """Begin with the segment of `index`, where its offset index says."""
+        cdef OffsetIndex offsets
+        cdef Py_ssize_t entry
+        cdef int64_t position = 0
+        self.segment = self.segments[self.index]
+        try:
+            self.file = self.segment.log
+            offsets = self.segment.offset_index
+        except StorageError as error:
+            if error.errno != ENOENT:
+                raise
+            self.check_cut()
+            raise OffsetOutOfRangeError(
+                f"read: got offset {self.next_offset}, whose segment {self.segment.path} was deleted meanwhile"
+            ) from None
+        self.limit = self.view.end_of(self.index)
+        self.expected_offset = NO_OFFSET
+        if self.segment.base_offset < self.next_offset:
+            offsets.check_open()
+            entry = offsets.find(self.next_offset, False)
+            if entry >= 0:
+                position = offsets.position_at(entry)
+                self.expected_offset = offsets.offset_at(entry)
+                if not 0 <= position < self.limit:
+                    self.segment.distrust_index()
+                    position, self.expected_offset = 0, NO_OFFSET
+        if self.is_committed:
+            self.find_aborted()
+        self.chunk_position = position
+        self.at = 0
+        return 0
+
+    cdef int find_aborted(self) except -1:
+        """The aborted transactions that have batches in this segment."""
+        self.aborted = {}
+        end = self.segments[self.index + 1].base_offset if self.index + 1 < len(self.segments) else self.end_offset
+        for transaction in self.view.aborted(max(self.next_offset, self.segment.base_offset), max(end, self.next_offset)):
+            self.aborted.setdefault(transaction.producer_id, []).append(
+                (transaction.first_offset, transaction.last_offset))
+        return 0
+
+    cdef int distrust_index(self) except -1:
+        """The index led to something else than it says: search the segment from its beginning."""
+        self.segment.distrust_index()
+        self.chunk = None
+        self.chunk_position = self.at = 0
+        self.expected_offset = NO_OFFSET
+        return 0
+
+    cdef bint fill(self, int64_t wanted) except -1:
+        """Read on from the next batch, `wanted` bytes at least; False if the segment has ended: the next one follows."""
+        cdef int64_t position = self.chunk_position + self.at
+        cdef int64_t left = self.limit - position, size
+        if self.log.generation != self.generation:
+            self.check_cut()
+        if left <= 0:
+            self.chunk = None
+            self.segment = None
+            self.index += 1
+            return False
+        if wanted > left:
+            self.cut_short(position, wanted, left)
+        size = min(max(self.ahead, wanted), left)
+        self.ahead = min(2 * self.ahead, <int64_t>AHEAD_BYTES_MAX)
+        self.chunk = Source(self.file.file.read(position, size))
+        self.chunk_position = position
+        self.at = 0
+        if self.chunk.size < size or size < LOG_OVERHEAD:
+            self.cut_short(position, max(wanted, <int64_t>LOG_OVERHEAD), self.chunk.size)
+        return True
+
+    cdef int cut_short(self, int64_t position, int64_t wanted, int64_t got) except -1:
+        """There are fewer bytes than there must be."""
+        self.check_cut()
+        raise CorruptBatch("size", reason=CorruptionReason.TRUNCATED, got=f"{got} bytes", wanted=wanted,
+                           path=self.file.file.path, position=position, offset=self.next_offset)
+
+    cdef int check_cut(self) except -1:
+        """Raise LogTruncatedError if the log was cut before the end that the view promises."""
+        self.log.check_cut(self.generation, self.end_offset)
+        self.generation = self.log.generation
+        return 0
+
+    def __repr__(self):
+        return f"RecordReader(next_offset={self.next_offset}, end_offset={self.end_offset})"
+
+
+close_type(RecordReader, "log.read(offset)")
+
+
+def read_records(log, view, offset, end_offset, *, is_committed=False, bytes_max=None):
+    """The records of `view` with offsets of [offset, end_offset), as an iterator. `log` is asked about truncations.
+
+    is_committed: leave out records of aborted transactions
+    bytes_max: end after so many bytes of batches; the first one comes in any case
+    """
+    cdef RecordReader reader = RecordReader.__new__(RecordReader)
+    reader.next_offset = check_range("offset", offset, 0, 0x7FFFFFFFFFFFFFFF)
+    reader.end_offset = check_range("end_offset", end_offset, 0, 0x7FFFFFFFFFFFFFFF)
+    reader.bytes_left = 0x7FFFFFFFFFFFFFFF if bytes_max is None else max(
+        check_range("max_bytes", bytes_max, 0, 0x7FFFFFFFFFFFFFFF), 1)
+    reader.log = log
+    reader.view = view
+    reader.segments, _ = view.segments
+    reader.index = max(view.segments.floor_index(offset), 0) if offset < end_offset else len(reader.segments)
+    reader.generation = view.generation
+    reader.is_committed = is_committed
+    reader.ahead = AHEAD_BYTES_MIN
+    reader.expected_offset = NO_OFFSET
+    reader.leader_epoch = -1
+    return reader

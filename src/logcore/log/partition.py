@@ -1,0 +1,697 @@
+"""The log of one partition: appended to by one thread, read by any, on files that Kafka reads too.
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+    recovery_point <= log_end_offset       what lies before it survives the machine
+
+One object, one writer: calls that change the log must not overlap (the library puts a lock around them, the broker has
+one thread). Readers take `view` and need no lock.
+
+An append either returns, and then its records survive the death of the process; or raises, and then nothing of it is
+there. A sync that fails ends the log: nobody knows what of the unsynced data the disk still has, and a second sync
+would say that all is well. Every later call raises the same StorageError, and the next open recovers.
+
+What makes a log out of its files is in loader.py; retention and truncation are here, compaction in cleaner.py.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from typing_extensions import Buffer
+
+from logcore._encode import encode_columns
+from logcore._record import encode_batches
+from logcore.errors import (
+    InvariantError,
+    LogTruncatedError,
+    RecordListTooLargeError,
+    StorageError,
+    UsageError,
+)
+
+from . import truncation
+from .appending import Appendable, AppendResult, Headers, Origin, from_encoded, from_follower, from_leader
+from .config import LogConfig
+from .disk import Disk, DiskFile
+from .epochs import LeaderEpochCache
+from .feeding import aborted_transaction, producer_batches
+from .names import DELETED, SEGMENT_SUFFIXES, TopicPartition, file_name
+from .producer_append import Origin as ProducerOrigin
+from .producer_append import ProducerAppend
+from .producers import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, ProducerState
+from .segment import Segment
+from .segments import Segments
+from .transactions import CompletedTxn
+from .uuids import TopicId
+from .verification import NO_GUARD, VerificationGuard
+from .view import Isolation, LogView
+
+BATCH_BYTES_MAX = 1 << 20  # of a batch that rows and columns are cut into, if max.message.bytes is not less
+TRANSACTION_VERSION = 2  # of markers that a coordinator appends, unless it says otherwise
+
+PRODUCER_ORIGINS: dict[Origin, ProducerOrigin] = {
+    "leader": "client",
+    "coordinator": "coordinator",
+    "raft_leader": "raft_leader",
+    "follower": "replication",
+}
+
+
+class Keeper(Protocol):
+    """Whoever keeps the checkpoints of the log root: told before the log does what they must not contradict."""
+
+    def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
+        """Make a checkpointed recovery point that is above `offset` durable at `offset`, before the log is cut
+        there.
+        """
+        ...
+
+    def write_log_start_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Make a log start offset durable, before segments below it are deleted."""
+        ...
+
+
+class PendingDeletion(NamedTuple):
+    """Files that were renamed to .deleted, and are removed at due_ms."""
+
+    due_ms: int
+    delete: Callable[[], object]
+
+
+class Flush(NamedTuple):
+    """A flush under way."""
+
+    disk: Disk
+    end_offset: int
+    files: list[DiskFile]
+    directories: list[str]
+
+    def run(self) -> None:
+        """Sync. Whoever else uses the log may go on meanwhile."""
+        for file in self.files:
+            file.sync()
+        for directory in self.directories:
+            self.disk.sync_directory(directory)
+
+
+class PartitionLog:
+    """A partition's log. load() of loader.py makes it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        segments: Segments,
+        epochs: LeaderEpochCache,
+        producers: ProducerState,
+        keeper: Keeper,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        topic_id: TopicId | None,
+        draw: Callable[[int], int],
+        now_ms: int,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.partition = partition
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.keeper = keeper
+        self.topic_id = topic_id
+        self.draw = draw  # draw(n): a number from 0 to n - 1, from whoever has the randomness
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = log_start_offset
+        self.is_sole_replica = True  # then what is appended is committed
+        self.cuts: list[int] = []  # where the log was truncated to, each time
+        self.failure: StorageError | None = None
+        self.flushed_ms = now_ms
+        self.expired_ms = now_ms
+        self.is_directory_dirty = False
+        self.is_parent_dirty = False
+        self.is_changed = False  # not what it was when it was opened
+        self.is_new_epoch_due = False  # the log was cut: what comes now must not pass for what was there
+        self._unsynced: list[Segment] = []  # sealed, and perhaps not synced whole
+        self._deletions: list[PendingDeletion] = []
+        self.view: LogView
+        self.publish()
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Show readers what is there now."""
+        if self.is_sole_replica:
+            self.high_watermark = self.log_end_offset
+        self.high_watermark = min(max(self.high_watermark, self.log_start_offset), self.log_end_offset)
+        self.producers.on_high_watermark_updated(self.high_watermark)
+        self.view = LogView(
+            self.segments.view,
+            self.log_start_offset,
+            self.log_end_offset,
+            self.high_watermark,
+            self.last_stable_offset,
+            self.segments.active.size,
+            self.generation,
+        )
+
+    @property
+    def generation(self) -> int:
+        """How often the log was truncated."""
+        return len(self.cuts)
+
+    def check_cut(self, generation: int, end_offset: int) -> None:
+        """Raise LogTruncatedError if the log was cut below `end_offset` since `generation`."""
+        cut = min(self.cuts[generation:], default=end_offset)
+        if cut < end_offset:
+            raise LogTruncatedError(
+                f"read of {self.partition}: got a log that was truncated to {cut}, wanted records up to {end_offset}",
+                offset=cut,
+            )
+
+    def check_epoch(self, last_epoch: int, epoch: int, offset: int) -> None:
+        """A reader has come from one leader epoch to another. Here truncations are counted, and need not be guessed."""
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction begins that is open, or whose end is not below the high watermark yet."""
+        first = self.producers.first_unstable_offset()
+        return None if first is None else max(first.offset, self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to which offset every transaction has ended."""
+        offset = self.first_unstable_offset
+        return self.high_watermark if offset is None else min(offset, self.high_watermark)
+
+    def bound(self, isolation: Isolation) -> int:
+        """The offset up to which `isolation` lets one read."""
+        return self.view.last_stable_offset if isolation == "read_committed" else self.view.high_watermark
+
+    def set_high_watermark(self, offset: int) -> int:
+        """Set by whoever knows the replicas; kept within the log. Returns what it is now."""
+        self.is_sole_replica = False
+        self.high_watermark = offset
+        self.publish()
+        return self.high_watermark
+
+    def maybe_increment_high_watermark(self, offset: int) -> bool:
+        """Move it up to `offset`, if that is up: what a leader does. Says whether it did."""
+        if offset > self.log_end_offset:
+            raise UsageError(
+                "high watermark", where=self.directory, got=offset, wanted=f"at most {self.log_end_offset}"
+            )
+        if offset <= self.high_watermark:
+            return False
+        self.set_high_watermark(offset)
+        return True
+
+    @property
+    def leader_epoch(self) -> int:
+        """That of what the library appends: the latest that is known, and a new one after the log was cut."""
+        latest = self.epochs.latest_epoch
+        if latest is None:
+            return 0
+        return latest + 1 if self.is_new_epoch_due else latest
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return self.segments.size
+
+    @property
+    def first_base_offset(self) -> int:
+        """Of its first segment; the log may begin later."""
+        return self.segments.first.base_offset
+
+    # --- failures ---------------------------------------------------------------------------------------------------
+
+    def check_usable(self) -> None:
+        """Raise what ended the log, if something did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def fail(self, error: StorageError) -> StorageError:
+        """End the log because of `error`."""
+        if self.failure is None:
+            self.failure = StorageError(
+                f"log {self.partition} after a failed {error.what}", errno=error.errno or 5, path=error.path
+            )
+        return error
+
+    # --- appending --------------------------------------------------------------------------------------------------
+
+    def append_records(
+        self,
+        records: Iterable[Any],
+        *,
+        now_ms: int,
+        compression: str | None = None,
+        timestamp_type: str | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        is_transactional: bool = False,
+    ) -> AppendResult:
+        """Append rows: encoded whole, and cut into batches. With a producer id they must fit one batch."""
+        self.check_usable()
+        codec, level = self.config.compression_for(compression)
+        data = encode_batches(
+            records,
+            batch_bytes=self._batch_bytes(producer_id),
+            base_offset=self.log_end_offset,
+            compression=codec,
+            level=level,
+            timestamp_type=timestamp_type or self.config.timestamp_type,
+            now_ms=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            leader_epoch=self.leader_epoch,
+            is_transactional=is_transactional,
+        )
+        return self._append_encoded(data, now_ms, producer_id)
+
+    def append_columns(
+        self,
+        columns: object,
+        *,
+        now_ms: int,
+        compression: str | None = None,
+        timestamp_type: str | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        is_transactional: bool = False,
+    ) -> AppendResult:
+        """Append what any Arrow producer has. Offsets among the columns do not count: rows get the log's own."""
+        self.check_usable()
+        codec, level = self.config.compression_for(compression)
+        data = encode_columns(
+            columns,
+            batch_bytes=self._batch_bytes(producer_id),
+            base_offset=self.log_end_offset,
+            compression=codec,
+            level=level,
+            timestamp_type=timestamp_type or self.config.timestamp_type,
+            now_ms=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            leader_epoch=self.leader_epoch,
+            is_transactional=is_transactional,
+            renumber=True,
+        )
+        return self._append_encoded(data, now_ms, producer_id)
+
+    def _batch_bytes(self, producer_id: int) -> int:
+        # A retry is told by its batch, so it must be cut as the first try was: not at all.
+        limit = self.config.max_message_bytes
+        return max(limit if producer_id >= 0 else min(limit, BATCH_BYTES_MAX), 1)
+
+    def _append_encoded(self, data: bytes, now_ms: int, producer_id: int) -> AppendResult:
+        batches = from_encoded(data, self.config, now_ms)
+        if producer_id >= 0 and len(batches.headers) > 1:
+            raise UsageError(
+                "records of a producer", got=f"{len(batches.headers)} batches",
+                wanted=f"one, of at most {self.config.max_message_bytes} bytes (max.message.bytes)",
+            )  # fmt: skip
+        return self._append(batches, "leader", now_ms)
+
+    def append_batches(
+        self,
+        buffer: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = "leader",
+        transaction_version: int = TRANSACTION_VERSION,
+        guard: VerificationGuard = NO_GUARD,
+    ) -> AppendResult | None:
+        """Append batches as a producer sent them, or as a leader has them. None if there is no whole batch.
+
+        origin: "leader" checks and numbers them, as Kafka does what clients send; "coordinator" likewise, but for their
+            sequences; "follower" and "raft_leader" keep their offsets
+        """
+        self.check_usable()
+        if origin in ("leader", "coordinator"):
+            batches = from_leader(
+                buffer,
+                self.config,
+                first_offset=self.log_end_offset,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+            )
+        else:
+            batches = from_follower(buffer, leader_epoch=leader_epoch, origin=origin)
+        if batches is None:
+            return None
+        if origin in ("follower", "raft_leader") and (
+            batches.first_offset < self.log_end_offset
+            or (origin == "raft_leader" and batches.first_offset != self.log_end_offset)
+        ):
+            raise UsageError(
+                "offset to append", where=self.directory,
+                got=f"{batches.first_offset} to {batches.last_offset}", wanted=f"{self.log_end_offset} or more",
+            )  # fmt: skip
+        if batches.size_in_bytes > self.config.segment_size:
+            raise RecordListTooLargeError(
+                f"batches to append: got {batches.size_in_bytes} bytes, wanted at most {self.config.segment_size} "
+                "(segment.bytes)"
+            )
+        return self._append(batches, origin, now_ms, transaction_version, guard)
+
+    def _append(
+        self,
+        batches: Appendable,
+        origin: Origin,
+        now_ms: int,
+        transaction_version: int = TRANSACTION_VERSION,
+        guard: VerificationGuard = NO_GUARD,
+    ) -> AppendResult:
+        first_offset = self.log_end_offset
+        runs = list(self._runs(batches))
+        try:
+            for run in runs:
+                duplicate = self._append_run(run, origin, now_ms, transaction_version, guard)
+                if duplicate is not None:
+                    return duplicate
+        except BaseException:
+            if self.log_end_offset != first_offset:  # an earlier run is in an earlier segment
+                self._take_back(first_offset, now_ms)
+            raise
+        finally:
+            self.publish()
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush(now_ms)
+        return self._result(batches)
+
+    def _result(self, batches: Appendable) -> AppendResult:
+        return AppendResult(
+            batches.first_offset,
+            batches.last_offset,
+            batches.record_count,
+            batches.size_in_bytes,
+            batches.max_timestamp,
+            batches.log_append_time_ms,
+            int(batches.headers[-1]["leader_epoch"]),
+            self.log_start_offset,
+        )
+
+    def _take_back(self, offset: int, now_ms: int) -> None:
+        """Cut off what a failed append has written from `offset` on. If that fails too, the log ends here."""
+        try:
+            truncation.cut(self, offset, now_ms)
+        except StorageError as error:
+            self.fail(error)
+
+    def _runs(self, batches: Appendable) -> Iterable[Appendable]:
+        """`batches` in pieces that fit a segment each. Only what was encoded here can be longer than one."""
+        if batches.size_in_bytes <= self.config.segment_size:
+            yield batches
+            return
+        [data] = batches.parts
+        view = memoryview(data)
+        sizes = batches.headers["size_in_bytes"].astype(np.int64)
+        begin = position = 0
+        while begin < len(sizes):
+            ends = np.cumsum(sizes[begin:])
+            count = int(np.searchsorted(ends, self.config.segment_size, side="right"))
+            if not count:
+                raise RecordListTooLargeError(
+                    f"batch to append: got {int(sizes[begin])} bytes, wanted at most {self.config.segment_size} "
+                    "(segment.bytes)"
+                )
+            size = int(ends[count - 1])
+            yield Appendable(
+                [view[position : position + size]],
+                batches.headers[begin : begin + count],
+                size,
+                batches.log_append_time_ms,
+            )
+            begin, position = begin + count, position + size
+
+    def _append_run(
+        self, batches: Appendable, origin: Origin, now_ms: int, transaction_version: int, guard: VerificationGuard
+    ) -> AppendResult | None:
+        """Append to one segment. Returns what a duplicate is answered with, if it is one."""
+        last_offset = batches.last_offset
+        self._assign_epochs(batches.headers)
+        segment = self.segments.active
+        if segment.should_roll(batches.size_in_bytes, batches.max_timestamp, last_offset, now_ms):
+            segment = self.roll(now_ms, batches.roll_offset)
+        candidates: dict[int, ProducerAppend] = {}
+        completed: list[CompletedTxn] = []
+        duplicate = self._check_producers(batches, segment, origin, transaction_version, guard, candidates, completed)
+        if duplicate is not None:
+            return duplicate
+        segment.append(batches.parts, batches.headers)
+        self.log_end_offset = last_offset + 1
+        self.is_new_epoch_due = False
+        self.is_changed = True
+        for candidate in candidates.values():
+            self.producers.update(candidate)
+        for transaction in completed:
+            if transaction.is_aborted:
+                segment.transactions.append(aborted_transaction(self.producers, transaction))
+                self.is_directory_dirty = True
+            self.producers.complete_transaction(transaction)
+        self.producers.map_end_offset = last_offset + 1
+        return None
+
+    def _assign_epochs(self, headers: Headers) -> None:
+        """Note where a leader epoch begins, on the disk too, before its first batch is written."""
+        if len(headers) == 1:
+            self._assign_epoch(headers[0])
+        else:
+            # Most appends are of one epoch: look at those batches only whose epoch is not that of the one before.
+            epochs = headers["leader_epoch"]
+            for index in (0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist()):
+                self._assign_epoch(headers[index])
+        if self.epochs.is_dirty:
+            self.epochs.flush(self.disk)
+            self.is_directory_dirty = True
+
+    def _assign_epoch(self, header: np.void) -> None:
+        if header["magic"] < 2:
+            # An older format tells no epochs. Kafka forgets them all then, and truncates by high watermark again.
+            self.epochs.clear()
+        elif header["leader_epoch"] >= 0:
+            self.epochs.assign(int(header["leader_epoch"]), int(header["base_offset"]))
+
+    def _check_producers(
+        self,
+        batches: Appendable,
+        segment: Segment,
+        origin: Origin,
+        transaction_version: int,
+        guard: VerificationGuard,
+        candidates: dict[int, ProducerAppend],
+        completed: list[CompletedTxn],
+    ) -> AppendResult | None:
+        """Check every batch of a producer against what is known of it; nothing is changed yet."""
+        for batch in producer_batches(batches.headers, batches.parts[0]):
+            entry = self.producers.last_entry(batch.producer_id)
+            if origin == "leader" and not batch.is_control and entry is not None:
+                kept = entry.find_duplicate(batch.producer_epoch, batch.base_sequence, batch.last_sequence)
+                if kept is not None:
+                    return self._result(batches)._replace(
+                        first_offset=kept.first_offset,
+                        last_offset=kept.last_offset,
+                        log_append_time_ms=kept.timestamp,
+                        is_duplicate=True,
+                    )
+            if origin in ("leader", "coordinator") and batch.is_transactional:
+                self.producers.check_verified(
+                    batch.producer_id, batch.producer_epoch, guard, is_control=batch.is_control
+                )
+            candidate = candidates.get(batch.producer_id)
+            if candidate is None:
+                candidate = self.producers.prepare(batch.producer_id, PRODUCER_ORIGINS[origin])
+                candidates[batch.producer_id] = candidate
+            done = batch.feed(
+                candidate,
+                transaction_version=None if origin == "follower" else transaction_version,
+                segment_base_offset=segment.base_offset,
+                position=segment.size + batch.position,
+            )
+            if done is not None:
+                completed.append(done)
+        return None
+
+    # --- segments ---------------------------------------------------------------------------------------------------
+
+    def roll(self, now_ms: int, expected_offset: int = 0) -> Segment:
+        """Begin a new segment at the log end, or at `expected_offset` if that is behind it. Returns the active one.
+
+        Nothing is synced. An active segment that is empty and begins there already stays.
+        """
+        self.check_usable()
+        base_offset = max(expected_offset, self.log_end_offset)
+        active = self.segments.active
+        if base_offset == active.base_offset and not active.size:
+            return active
+        if base_offset <= active.base_offset:
+            raise InvariantError(f"roll of {self.directory} to {base_offset}, behind {active!r}")
+        for kind in SEGMENT_SUFFIXES:
+            self.disk.unlink(f"{self.directory}/{file_name(base_offset, kind)}")
+        active.seal()
+        segment = self.new_segment(base_offset, now_ms)
+        segment.create()
+        self.is_directory_dirty = True
+        self._unsynced.append(active)
+        self.segments.add(segment)
+        self.producers.map_end_offset = base_offset
+        self.producers.take_snapshot(sync=False)
+        self.publish()
+        return segment
+
+    def new_segment(self, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
+        bound = self.config.segment_jitter_bound_ms
+        return Segment(
+            self.disk,
+            self.directory,
+            base_offset,
+            self.config,
+            created_ms=now_ms,
+            roll_jitter_ms=self.draw(bound) if bound else 0,
+            suffix=suffix,
+        )
+
+    def flush(self, now_ms: int) -> int:
+        """Make all records survive the machine. Returns the recovery point: the log end."""
+        started = self.begin_flush()
+        try:
+            started.run()
+        except StorageError as error:
+            raise self.fail(error) from None
+        return self.end_flush(started, now_ms)
+
+    def begin_flush(self) -> "Flush":
+        """What flush() has to sync. The log may be appended to while run() of it runs."""
+        self.check_usable()
+        dirty = [one for one in (*self._unsynced, self.segments.active) if one.is_log_dirty]
+        for segment in dirty:
+            segment.is_log_dirty = False  # What is appended from here on makes it so again.
+        return Flush(self.disk, self.log_end_offset, [one.file for one in dirty], self._take_dirty_directories())
+
+    def end_flush(self, started: "Flush", now_ms: int) -> int:
+        """Note that run() has ended well."""
+        self.recovery_point = max(self.recovery_point, min(started.end_offset, self.log_end_offset))
+        self.flushed_ms = now_ms
+        return self.recovery_point
+
+    def _take_dirty_directories(self) -> list[str]:
+        """The directories whose entries have changed since they were synced."""
+        found = []
+        if self.is_directory_dirty or self.producers.snapshots.is_directory_changed:
+            found.append(self.directory)
+        if self.is_parent_dirty:
+            found.append(self.directory.rpartition("/")[0] or "/")
+        self.is_directory_dirty = self.is_parent_dirty = self.producers.snapshots.is_directory_changed = False
+        return found
+
+    def note_unsynced(self, segments: Iterable[Segment]) -> None:
+        """Segments that recovery has read: nobody knows whether they are on the disk."""
+        for segment in segments:
+            segment.is_log_dirty = True
+            self._unsynced.append(segment)
+
+    def sync_sealed(self) -> None:
+        """Make indexes and snapshots survive the machine too: before the recovery point is checkpointed.
+
+        Kafka trusts what lies below it. The active segment's indexes are made again in any case.
+        """
+        self.check_usable()
+        try:
+            for segment in self._unsynced:
+                segment.sync()
+            self._unsynced.clear()
+            self.producers.snapshots.sync()
+            for directory in self._take_dirty_directories():
+                self.disk.sync_directory(directory)
+        except StorageError as error:
+            raise self.fail(error) from None
+
+    def tick(self, now_ms: int) -> None:
+        """Do what time drives: flush.ms, delayed deletion, the expiry of producers."""
+        self.check_usable()
+        if self.recovery_point < self.log_end_offset and now_ms - self.flushed_ms >= self.config.flush_ms:
+            self.flush(now_ms)
+        if now_ms - self.expired_ms >= PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS:
+            self.producers.remove_expired(now_ms)
+            self.expired_ms = now_ms
+        if self._deletions and self._deletions[0].due_ms <= now_ms:
+            self._delete_due(now_ms)
+
+    def maybe_roll_by_time(self, now_ms: int) -> bool:
+        """Roll an active segment that has been open for segment.ms, so that retention and compaction get at it.
+
+        An append rolls by the timestamps of what it brings. This is for a log that gets nothing.
+        """
+        active = self.segments.active
+        limit = self.config.max_segment_ms - active.roll_jitter_ms
+        if not active.size or now_ms - active.created_ms <= limit:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def _delete_due(self, now_ms: int | None) -> None:
+        due = [one for one in self._deletions if now_ms is None or one.due_ms <= now_ms]
+        self._deletions = [one for one in self._deletions if one not in due]
+        for one in due:
+            one.delete()
+
+    def delete_later(self, segments: list[Segment], now_ms: int) -> None:
+        """Rename the files of segments that are out of the log to .deleted, and remove them after a while.
+
+        A reader in another process may have just listed them.
+        """
+        for segment in segments:
+            segment.rename(DELETED)
+        self.forget_segments(segments, kept_offset=-1, now_ms=now_ms)
+        self.is_directory_dirty = True
+
+    def forget_segments(self, segments: list[Segment], *, kept_offset: int, now_ms: int) -> None:
+        """Segments that others have taken the place of are removed after a while; they have the suffix .deleted.
+
+        Their snapshots go too, but for that of the segment that begins where they began.
+        """
+        self._unsynced = [one for one in self._unsynced if not any(one is gone for gone in segments)]
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in segments:
+            self._deletions.append(PendingDeletion(due_ms, segment.delete))
+            if segment.base_offset != kept_offset:
+                self._delete_snapshot_later(segment.base_offset, due_ms)
+        self.is_changed = True
+
+    def _delete_snapshot_later(self, offset: int, due_ms: int) -> None:
+        snapshot = self.producers.mark_snapshot_for_deletion(offset)
+        if snapshot is not None:
+            self._deletions.append(PendingDeletion(due_ms, partial(self.disk.unlink, snapshot)))
+
+    def close(self, now_ms: int) -> None:
+        """Make everything durable, and close. What opens it next has nothing to repair."""
+        if self.failure is not None:
+            self.segments.close()
+            raise self.failure
+        try:
+            self._delete_due(None)
+            self._unsynced.append(self.segments.active)
+            self.flush(now_ms)
+            self.segments.active.finish()
+            self.producers.take_snapshot(sync=True)
+            if self.epochs.is_dirty:
+                self.epochs.flush(self.disk)
+                self.is_directory_dirty = True
+            self.sync_sealed()
+        finally:
+            self.segments.close()

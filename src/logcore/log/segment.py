@@ -1,0 +1,494 @@
+"""A segment: a stretch of the log in four files that have its first offset for a name.
+
+    .log         the batches
+    .index       offset -> position in the .log      sparse, made from the .log, can be made again
+    .timeindex   timestamp -> offset                 likewise
+    .txnindex    aborted transactions                likewise; only if there are any
+
+Only the last segment of a log is written to: the active one. Its indexes are longer than their entries, so that they
+can be written in place. seal() ends that: it gives the time index the largest timestamp and cuts all files to what is
+in them; from then on a segment changes only by being cut, replaced or deleted.
+
+A sealed segment opens a file when it is first asked for what is in it. So a log of a thousand segments opens one.
+
+Any thread may search and read, up to an end that it is told, while one thread writes. Whoever reads takes `log` and the
+indexes as they are: they are replaced, never changed under a reader, but for entries that are added.
+
+An index is not believed: an entry that does not point to the batch it names is damage of the index, and the segment is
+then searched from its beginning, which is slower and right.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from logcore._index import OffsetIndex, TimeIndex
+from logcore._segment import BatchFile, BatchPosition, Indexer, RecordPosition
+from logcore.errors import CorruptIndex, UsageError
+
+from .config import LogConfig
+from .disk import Disk, DiskFile
+from .names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+from .txnindex import TransactionIndex
+
+OFFSET_SPAN_MAX = 0x7FFFFFFF  # of a segment: an index entry has 32 bits for an offset
+TIMESTAMP_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+class SegmentOffsetOverflow(UsageError):
+    """An offset does not fit a segment: it is before its first, or too far behind. `segment` says which segment."""
+
+    def __init__(self, segment: "Segment", offset: int) -> None:
+        super().__init__(
+            "offset of a batch",
+            where=segment.path,
+            got=offset,
+            wanted=f"{segment.base_offset} to {segment.base_offset + OFFSET_SPAN_MAX}",
+        )
+        self.segment = segment
+
+
+class Segment:
+    """One segment, active or sealed.
+
+    kinds: which of its files there are, where that is known from a listing (None: all of them may be)
+    created_ms: when it was made, or opened: what a segment without timestamps is rolled by
+    roll_jitter_ms: how much earlier than segment.ms it is rolled
+    """
+
+    __slots__ = (
+        "_are_indexes_dirty",
+        "_indexer",
+        "_kinds",
+        "_log",
+        "_offset_index",
+        "_time_index",
+        "base_offset",
+        "config",
+        "created_ms",
+        "directory",
+        "disk",
+        "first_timestamp",
+        "inode",
+        "is_log_dirty",
+        "is_writable",
+        "max_position",
+        "roll_jitter_ms",
+        "suffix",
+        "transactions",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        created_ms: int,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+        kinds: Iterable[str] | None = None,
+        is_writable: bool = True,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.suffix = suffix
+        self.is_writable = is_writable
+        self._kinds = None if kinds is None else set(kinds)
+        self._log: BatchFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._indexer: Indexer | None = None  # while it is written to
+        self.max_position: tuple[int, int] | None = None  # largest timestamp, offset; None: ask the time index
+        self.first_timestamp: int | None = None  # of the first batch; None: not looked up yet
+        self.inode: int | None = None  # of the open .log, beside a writer who may replace it
+        self.is_log_dirty = False  # has bytes that were not synced
+        self._are_indexes_dirty = False
+        self.transactions = TransactionIndex(
+            disk,
+            directory,
+            base_offset,
+            suffix=suffix,
+            exists=self._kinds is None or TXN_INDEX in self._kinds,
+            is_writable=is_writable,
+        )
+
+    # --- files ------------------------------------------------------------------------------------------------------
+
+    def path_of(self, kind: str) -> str:
+        """Where one of its files is, or will be."""
+        return f"{self.directory}/{file_name(self.base_offset, kind, self.suffix)}"
+
+    @property
+    def path(self) -> str:
+        """Where its .log is."""
+        return self.path_of(LOG)
+
+    @property
+    def log(self) -> BatchFile:
+        """The batches; opens the file."""
+        if self._log is None:
+            self._log = BatchFile(self.disk.open(self.path, is_writable=self.is_writable))
+            if not self.is_writable:
+                status = self.disk.status(self.path)
+                self.inode = None if status is None else status.inode
+        return self._log
+
+    @property
+    def file(self) -> DiskFile:
+        """The .log itself."""
+        file: DiskFile = self.log.file
+        return file
+
+    def create(self) -> None:
+        """Make the .log, empty: what a roll does. With preallocate it has its full length at once."""
+        file = self.disk.open(self.path, is_writable=True, create=True)
+        if file.size:
+            file.truncate(0)
+        if self.config.preallocate and not self.suffix:
+            file.preallocate(self.config.segment_size)
+            file.set_size(0)
+        self._log = BatchFile(file)
+        self._kinds = {LOG}
+        self.is_log_dirty = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches; does not open the file for it."""
+        if self._log is not None:
+            size: int = self._log.file.size
+            return size
+        status = self.disk.status(self.path)
+        return 0 if status is None else status.size
+
+    @property
+    def modified_ms(self) -> int:
+        """When the .log was last written to."""
+        status = self.disk.status(self.path)
+        return 0 if status is None else status.modified_ms
+
+    def _has(self, kind: str) -> bool:
+        return self._kinds is None or kind in self._kinds
+
+    @property
+    def has_offset_index(self) -> bool:
+        """Whether there is an .index file, as far as the listing knows."""
+        return self._has(INDEX)
+
+    @property
+    def has_time_index(self) -> bool:
+        """Likewise, a .timeindex file."""
+        return self._has(TIME_INDEX)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """To look positions up. Empty if there is no usable file: then the log is searched from its beginning."""
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex(b"", self.base_offset)
+            if self._has(INDEX):
+                index = OffsetIndex(self.disk.map(self.path_of(INDEX), 0), self.base_offset)
+                try:
+                    index.check()
+                    self._offset_index = index
+                except CorruptIndex:
+                    index.close()
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """To look times up; empty if there is no usable file."""
+        if self._time_index is None:
+            self._time_index = TimeIndex(b"", self.base_offset)
+            if self._has(TIME_INDEX):
+                index = TimeIndex(self.disk.map(self.path_of(TIME_INDEX), 0), self.base_offset)
+                try:
+                    index.check()
+                    self._time_index = index
+                except CorruptIndex:
+                    index.close()
+        return self._time_index
+
+    @property
+    def index_size_in_bytes(self) -> tuple[int, int]:
+        """Of the entries of both indexes: what a compaction adds up."""
+        return self.offset_index.size_in_bytes, self.time_index.size_in_bytes
+
+    # --- what is in it ----------------------------------------------------------------------------------------------
+
+    def fits(self, offset: int) -> bool:
+        """Whether a batch that ends with `offset` can lie here."""
+        return self.base_offset <= offset <= self.base_offset + OFFSET_SPAN_MAX
+
+    def start_for(self, offset: int, end: int | None = None) -> int:
+        """The position from which on to look for `offset`. An index that misleads is not asked again."""
+        try:
+            return self.log.start_for(self.offset_index, offset, end)
+        except CorruptIndex:
+            self.distrust_index()
+            return 0
+
+    def distrust_index(self) -> None:
+        """An entry was not what it says: search this segment from its beginning from now on."""
+        if self._indexer is None:
+            self._offset_index = OffsetIndex(b"", self.base_offset)
+
+    def find(self, offset: int, end: int | None = None) -> BatchPosition | None:
+        """The batch that has `offset`, or the first behind it, or None."""
+        return self.log.find(offset, self.start_for(offset, end), end)
+
+    def next_offset(self, end: int | None = None) -> int:
+        """The offset after its last record: found from the last index entry on."""
+        if not self.size:
+            return self.base_offset
+        last = self.log.last(self.start_for(self.base_offset + OFFSET_SPAN_MAX, end), end)
+        return self.base_offset if last is None else last.last_offset + 1
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base offset) if none has."""
+        if self._indexer is not None:
+            return self._indexer.max_timestamp, self._indexer.max_timestamp_offset
+        if self.max_position is None:
+            timestamp, offset = self.time_index.last_entry
+            self.max_position = (timestamp, offset)
+        return self.max_position
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp; when the file was last written to, if no record has one."""
+        timestamp, _ = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    def _load_first_timestamp(self) -> None:
+        if self.first_timestamp is None and self.size:
+            first = self.log.find(-1)
+            if first is not None:
+                self.first_timestamp, _ = self.log.max_timestamp(0, first.size_in_bytes)
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of the first batch; 2^63 - 1 if there is none."""
+        self._load_first_timestamp()
+        timestamp = self.first_timestamp
+        return TIMESTAMP_MAX if timestamp is None or timestamp < 0 else timestamp
+
+    def find_timestamp(self, timestamp: int, first_offset: int, end: int | None = None) -> RecordPosition | None:
+        """The first record at or behind `first_offset` that is not older than `timestamp`, or None."""
+        entry = self.time_index.lookup(timestamp)
+        start = self.start_for(max(entry.offset, first_offset), end)
+        return self.log.find_timestamp(timestamp, first_offset, start, end)
+
+    # --- appending --------------------------------------------------------------------------------------------------
+
+    def waited_ms(self, now_ms: int, timestamp: int) -> int:
+        """How long the first batch waits for the roll: by the timestamps, or by the clock if it has none."""
+        self._load_first_timestamp()
+        if self.first_timestamp is not None and self.first_timestamp >= 0:
+            return timestamp - self.first_timestamp
+        return now_ms - self.created_ms
+
+    def should_roll(self, size_in_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        """Whether batches of this size, time and last offset belong into a new segment."""
+        size = self.size
+        if size > self.config.segment_size - size_in_bytes or not self.fits(last_offset):
+            return True
+        if self._indexer is not None and (self.offset_index.is_full or self.time_index.is_full):
+            return True
+        return size > 0 and self.waited_ms(now_ms, max_timestamp) > self.config.max_segment_ms - self.roll_jitter_ms
+
+    def _begin_to_write(self) -> Indexer:
+        """Open the indexes to be written to, at their full length, unless they are."""
+        if self._indexer is None:
+            timestamp, offset = self.max_timestamp
+            self._open_to_write()
+            return self._go_on_from(timestamp, offset)
+        return self._indexer
+
+    def _open_to_write(self) -> None:
+        if not self.offset_index.is_writable or not self.time_index.is_writable:
+            room = self.config.segment_index_bytes
+            offsets = self.disk.map(self.path_of(INDEX), room, is_writable=True)
+            times = self.disk.map(self.path_of(TIME_INDEX), room, is_writable=True)
+            count = 0 if offsets.is_new else None
+            self._offset_index = OffsetIndex(offsets, self.base_offset, entry_count=count, is_writable=True)
+            count = 0 if times.is_new else None
+            self._time_index = TimeIndex(times, self.base_offset, entry_count=count, is_writable=True)
+            if self._kinds is not None:
+                self._kinds |= {INDEX, TIME_INDEX}
+        self.offset_index.resize(self.config.segment_index_bytes)
+        self.time_index.resize(self.config.segment_index_bytes)
+        self._are_indexes_dirty = True
+
+    def _go_on_from(self, timestamp: int, offset: int) -> Indexer:
+        """Write on from what the indexes hold; `timestamp` is the largest of the log so far, at `offset`."""
+        # A time index ends with the largest timestamp when its segment is closed or sealed. If that is not an entry
+        # which writing on would have made anyway, it goes: the indexes are to follow from the log alone.
+        last = self.time_index.last_entry
+        if len(self.time_index) and (not len(self.offset_index) or last.offset > self.offset_index.last_offset):
+            self.time_index.truncate_to(last.offset)
+        self._indexer = Indexer(
+            self.offset_index,
+            self.time_index,
+            self.config.index_interval_bytes,
+            log_size=self.size,
+            max_timestamp=timestamp,
+            max_timestamp_offset=offset,
+        )
+        return self._indexer
+
+    def append(self, parts: Iterable[Buffer], headers: npt.NDArray[np.void]) -> int:
+        """Write batches at the end; `headers` is what scan_batches() says of them, their positions aside.
+
+        Returns where they begin. All or nothing: if the log or an index cannot be written, both are as before.
+        """
+        if not len(headers):
+            return self.size
+        for offset in (int(headers[0]["last_offset"]), int(headers[-1]["last_offset"])):
+            if not self.fits(offset):
+                raise SegmentOffsetOverflow(self, offset)
+        indexer = self._begin_to_write()
+        position = self.file.append(parts)
+        try:
+            indexer.add(headers, position)
+        except BaseException:
+            self.file.truncate(position)
+            raise
+        if position == 0:
+            self.first_timestamp = int(headers[0]["max_timestamp"])
+        self.is_log_dirty = self._are_indexes_dirty = True
+        return position
+
+    def seal(self) -> None:
+        """End of writing, as finish(); and an empty segment gets indexes too, empty ones."""
+        if not self.size:
+            self._begin_to_write()
+        self.finish()
+
+    def finish(self) -> None:
+        """The time index gets the largest timestamp, and the files are cut to what is in them. append() may go on."""
+        if self._indexer is not None:
+            self._indexer.finish()
+            self.max_position = (self._indexer.max_timestamp, self._indexer.max_timestamp_offset)
+            self.offset_index.trim()
+            self.time_index.trim()
+            self._indexer = None
+        if self.config.preallocate and self._log is not None and self.is_writable:
+            self.file.truncate(self.file.size)
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut at the batch that has `offset`, or the first behind it; returns how many bytes that were.
+
+        [10..10][11..30][31..40] cut at 15 is [10..10]; cut at 31 it is [10..10][11..30].
+        """
+        found = self.find(offset)
+        self._open_to_write()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transactions.truncate_to(offset)
+        size = self.size
+        if found is not None:
+            self.file.truncate(found.position)
+            self.is_log_dirty = True
+        if not self.size:
+            self.created_ms = now_ms
+            self.first_timestamp = None
+        last = self.time_index.last_entry
+        timestamp, at = self.log.max_timestamp(self.start_for(last.offset))
+        if timestamp <= last.timestamp:
+            timestamp, at = last
+        self._go_on_from(timestamp, at if timestamp >= 0 else self.base_offset)
+        return size - self.size
+
+    def rebuild(self) -> Indexer:
+        """Empty the indexes, and return what is to be told of every batch of the log; seal() ends it."""
+        self._offset_index = self._time_index = self._indexer = None
+        for kind in (INDEX, TIME_INDEX):
+            self.disk.unlink(self.path_of(kind))
+        self.transactions.clear()
+        self._kinds = {LOG, TXN_INDEX}
+        self.first_timestamp = None
+        self._open_to_write()
+        self._indexer = Indexer(self.offset_index, self.time_index, self.config.index_interval_bytes)
+        return self._indexer
+
+    # --- on the disk ------------------------------------------------------------------------------------------------
+
+    def sync_log(self) -> None:
+        """Make its batches survive the machine. The directory is the caller's."""
+        if self.is_log_dirty:
+            self.file.sync()
+            self.is_log_dirty = False
+
+    def sync(self) -> None:
+        """Make all of it survive the machine, indexes too: needed before the recovery point passes it."""
+        self.sync_log()
+        if self._are_indexes_dirty:
+            self.offset_index.flush()
+            self.time_index.flush()
+            self._are_indexes_dirty = False
+        self.transactions.sync()
+
+    def rename(self, suffix: str) -> None:
+        """Give its files another suffix: .deleted, .cleaned, .swap or none. The .log goes first."""
+        before = [self.path_of(kind) for kind in (LOG, INDEX, TIME_INDEX)]
+        self.suffix = suffix
+        for source, kind in zip(before, (LOG, INDEX, TIME_INDEX), strict=True):
+            if self._has(kind) and (self._kinds is not None or self.disk.status(source) is not None):
+                self.disk.rename(source, self.path_of(kind))
+        self.transactions.rename(self.directory, suffix)
+        self._tell_path()
+
+    def moved(self, directory: str) -> None:
+        """The whole directory has another name now."""
+        self.directory = directory
+        self.transactions.moved(directory)
+        self._tell_path()
+
+    def _tell_path(self) -> None:
+        if self._log is not None:
+            self._log.file.path = self.path
+
+    def set_modified(self, modified_ms: int) -> None:
+        """Set the time of its last change: a compacted segment keeps that of what it was made of."""
+        for kind in (LOG, INDEX, TIME_INDEX):
+            if self.disk.status(self.path_of(kind)) is not None:
+                self.disk.set_modified(self.path_of(kind), modified_ms)
+
+    def delete(self) -> None:
+        """Remove its files. What is missing is no error. Whoever still reads them can go on."""
+        self.release()
+        self.transactions.delete()
+        for kind in (LOG, INDEX, TIME_INDEX):
+            self.disk.unlink(self.path_of(kind))
+
+    def release(self) -> None:
+        """Let go of the files; they are closed when the last reader has let go too, and opened again when needed."""
+        self._log = self._offset_index = self._time_index = self._indexer = None
+        self.transactions.close()
+
+    def close(self) -> None:
+        """Close the files. One that was written to is finished first, so that nothing lies behind its end."""
+        self.finish()
+        if self._log is not None:
+            self._log.file.close()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+        self.release()
+
+    def check_invariants(self) -> None:
+        """Walk both indexes, and compare the last entry with the log."""
+        self.offset_index.check_invariants()
+        self.time_index.check_invariants()
+        if len(self.offset_index):
+            self.log.start_for(self.offset_index, self.offset_index.last_offset, self.size)
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path!r}, {self.size} bytes)"

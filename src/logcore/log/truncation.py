@@ -1,0 +1,90 @@
+"""Cutting off the end of a log: a follower whose leader knows better, a user who changes their mind.
+
+What a crash in the middle may leave is the log before or after, or with some of the last segments gone, never with a
+hole: the recovery point is lowered on the disk first, then segments behind the cut go one by one from the last, each
+durably, and only then the segment of the cut is shortened.
+
+Readers are told by `cuts`. And what is appended next gets a new leader epoch, by which readers in other processes
+tell that what they read before is no longer what lies there (Kafka's followers and consumers do the same, KIP-320).
+"""
+
+from typing import TYPE_CHECKING
+
+from logcore.errors import UsageError
+
+from .names import OFFSET_MAX
+from .recovery import rebuild_producers
+
+if TYPE_CHECKING:
+    from .partition import PartitionLog
+
+
+def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
+    """Remove every batch that has `offset` or a later one; the log ends at `offset`, perhaps with a gap before it.
+
+    Says whether there was something to remove.
+    """
+    log.check_usable()
+    if not 0 <= offset <= OFFSET_MAX:
+        raise UsageError("offset to truncate to", where=log.directory, got=offset, wanted="0 or more")
+    if offset >= log.log_end_offset:
+        log.epochs.truncate_from_end(log.log_end_offset)
+        return False
+    if offset < log.segments.first.base_offset:
+        truncate_fully(log, offset, now_ms)
+    else:
+        log.keeper.lower_recovery_point(log.partition, offset)
+        log.cuts.append(offset)
+        cut(log, offset, now_ms)
+        log.publish()
+    return True
+
+
+def cut(log: "PartitionLog", offset: int, now_ms: int) -> None:
+    """Let the log end at `offset`, which lies in its segments."""
+    for segment in reversed(log.segments.view.segments):
+        if segment.base_offset <= offset:
+            break
+        log.segments.remove(segment)
+        log.delete_later([segment], now_ms)
+        log.disk.sync_directory(log.directory)
+    active = log.segments.active
+    active.truncate_to(offset, now_ms)
+    active.sync_log()
+    log.log_end_offset = offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    log.is_new_epoch_due = log.is_changed = True
+    log.epochs.truncate_from_end(offset)
+    _reload(log, now_ms)
+
+
+def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
+    """Remove everything; the log is empty and goes on at `offset`."""
+    log.check_usable()
+    log.keeper.lower_recovery_point(log.partition, 0)
+    log.cuts.append(min(offset, log.log_start_offset))
+    for segment in reversed(log.segments.view.segments):
+        log.segments.remove(segment)
+        log.delete_later([segment], now_ms)
+        log.disk.sync_directory(log.directory)
+    segment = log.new_segment(offset, now_ms)
+    segment.create()
+    log.segments.add(segment)
+    log.is_directory_dirty = True
+    log.log_end_offset = offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.log_start_offset = offset if log_start_offset is None else log_start_offset
+    log.high_watermark = min(max(log.high_watermark, offset), offset)
+    log.is_new_epoch_due = log.is_changed = True
+    log.epochs.clear()
+    log.producers.truncate_fully_and_start_at(offset)
+    _reload(log, now_ms)
+    log.publish()
+
+
+def _reload(log: "PartitionLog", now_ms: int) -> None:
+    rebuild_producers(log.producers, log.segments, log.log_start_offset, log.log_end_offset, now_ms)
+    if log.epochs.is_dirty:
+        log.epochs.flush(log.disk)
+    log.disk.sync_directory(log.directory)
