@@ -363,6 +363,8 @@ class ColumnsStream:
     columns: an iterator of Columns; empty: a Columns without rows, which has their names and layout
     """
 
+    __slots__ = ("_columns", "_empty")
+
     def __init__(self, columns, Columns empty not None):
         self._columns = iter(columns)
         self._empty = empty

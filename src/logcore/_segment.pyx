@@ -248,7 +248,7 @@ cdef class Indexer:
         it; (-1, base offset) if there is none
     """
 
-    def __init__(
+    def __cinit__(
         self, OffsetIndex offsets not None, TimeIndex times not None, interval_bytes, *, log_size=0, max_timestamp=-1,
         max_timestamp_offset=None,
     ):
