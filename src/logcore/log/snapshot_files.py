@@ -70,7 +70,7 @@ class SnapshotFiles:
     def reload(self, names: Iterable[str] | None = None) -> None:
         """Forget the list and take what the directory holds."""
         found = [parse_file_name(name) for name in self._names(names)]
-        self._offsets = sorted(file.offset for file in found if file and file.kind == SNAPSHOT and not file.suffix)
+        self._offsets = sorted({file.offset for file in found if file and file.kind == SNAPSHOT and not file.suffix})
         self._unsynced &= set(self._offsets)
 
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
