@@ -151,6 +151,7 @@ class Loader:
             names=names,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             max_transaction_timeout_ms=self.config.transaction_max_timeout_ms,
+            is_verification_enabled=False,  # Who has a transaction coordinator to ask switches it on.
         )
 
     def _progress(self, size_in_bytes: int) -> None:

@@ -313,7 +313,7 @@ class PartitionLog:
 
     def _batch_bytes(self, producer_id: int) -> int:
         # A retry is told by its batch, so it must be cut as the first try was: not at all.
-        limit = self.config.max_message_bytes
+        limit = min(self.config.max_message_bytes, self.config.segment_size)
         return max(limit if producer_id >= 0 else min(limit, BATCH_BYTES_MAX), 1)
 
     def _append_encoded(self, data: bytes, now_ms: int, producer_id: int) -> AppendResult:

@@ -50,8 +50,8 @@ def test_what_is_appended_is_read_by_rows_and_by_columns(path: Path) -> None:
         second = log.append([logcore.Record(7, NOW, b"a", b"b", [("h", b"1")]), (None, None)])
         assert (second.first_offset, second.last_offset) == (100, 101)
         assert [record.offset for record in log.read(0)] == list(range(102))
-        assert list(log.read(100))[0].headers == (("h", b"1"),)
-        assert list(log.read(101))[0] == logcore.Record(101, NOW, None, None)
+        assert next(log.read(100)).headers == (("h", b"1"),)
+        assert next(log.read(101)) == logcore.Record(101, NOW, None, None)
         assert list(log.read(102)) == []
         assert len(log) == 102
         assert [offset for columns in log.read_columns(33) for offset in columns.offset.tolist()] == list(
@@ -121,7 +121,7 @@ def test_log_append_time_is_the_clocks(path: Path) -> None:
         assert [record.timestamp for record in log.read(0)] == [NOW, 5]
     with small(path) as log:
         assert log.append([(b"k", b"v")]).log_append_time_ms == -1
-        assert list(log.read(2))[0].timestamp == NOW
+        assert next(log.read(2)).timestamp == NOW
 
 
 def test_a_retried_batch_is_answered_with_its_offsets_and_a_gap_is_refused(path: Path) -> None:
@@ -216,7 +216,9 @@ def test_readers_of_a_log_that_is_cut_get_an_error_and_never_a_mix(path: Path) -
         assert {record.value[:4] for record in seen} == {b"old-"}
         with pytest.raises(LogTruncatedError):
             list(columns)
-        assert values(log.read(0))[:12] == [b"old-%d" % n for n in range(10)] + [b"new"] * 2
+        found = list(log.read(0))
+        assert {record.value for record in found} == {b"new"}, "the batch that had offset 10 is gone, with 0 to 9"
+        assert found[0].offset == 10
 
 
 def test_a_read_only_log_writes_nothing_and_sees_what_a_writer_adds(path: Path) -> None:
@@ -375,7 +377,7 @@ def test_compaction_keeps_the_latest_of_each_key(path: Path) -> None:
     with small(path, cleanup_policy="compact") as log:
         assert log.log_end_offset == end
         assert {record.key: record.value for record in log.read(0)} == expected
-    with small(path) as log, pytest.raises(UsageError, match="cleanup.policy=delete, wanted compact"):
+    with small(path) as log, pytest.raises(UsageError, match=r"cleanup\.policy=delete, wanted compact"):
         log.compact()
 
 

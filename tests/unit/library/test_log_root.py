@@ -1,0 +1,150 @@
+"""LogRoot: many partitions, topics, keyed appends, and what is kept of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import logcore
+from logcore.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
+
+NOW = 1_700_000_000_000
+
+
+def opened(path: Path, **options: object) -> logcore.LogRoot:
+    return logcore.open_root(path, clock=lambda: NOW, **options)
+
+
+def test_topics_are_made_appended_to_by_key_and_deleted(tmp_path: Path) -> None:
+    with opened(tmp_path) as root:
+        topic_id = root.create_topic("orders", 4)
+        root.create_topic("a.b_c-d", 1)
+        assert root.topics() == ["a.b_c-d", "orders"]
+        assert root.partitions("orders") == [0, 1, 2, 3]
+        assert root.partitions("nothing") == []
+        assert {root.log("orders", n).topic_id for n in range(4)} == {topic_id}
+        rows = [(b"key-%d" % n, b"%d" % n) for n in range(200)]
+        results = root.append("orders", rows)
+        assert sum(result.record_count or 0 for result in results.values()) == 200
+        for number in range(4):
+            for record in root.log("orders", number).read(0):
+                assert logcore.partition_for_key(record.key, 4) == number
+        first, second = root.append("orders", [(None, b"x")] * 3), root.append("orders", [(None, b"x")] * 3)
+        assert len(first) == len(second) == 1
+        assert first.keys() != second.keys(), "records without a key go to the partitions in turn"
+        with pytest.raises(TopicAlreadyExistsError):
+            root.create_topic("orders", 1)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            root.append("nothing", rows)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            root.log("orders", 4)
+        assert root.log("orders", 4, create=True).topic_id == topic_id
+        root.delete_topic("orders")
+        assert root.topics() == ["a.b_c-d"]
+        with pytest.raises(UnknownTopicOrPartitionError):
+            root.delete_topic("orders")
+        assert root.create_topic("orders", 1) != topic_id
+        assert root.log("orders").log_end_offset == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["a.b_c-d-0", "orders-0"]
+
+
+def test_a_root_that_is_opened_again_has_what_it_had_and_needs_no_repair(tmp_path: Path) -> None:
+    with opened(tmp_path, config={"compression.type": "lz4"}) as root:
+        root.create_topic("orders", 2, config={"internal.segment.bytes": 1000})
+        for _ in range(10):
+            root.append("orders", [(b"%d" % n, b"x" * 50) for n in range(20)])
+        ends = [root.log("orders", n).log_end_offset for n in range(2)]
+        root.log("orders", 1).delete_records(7)
+        assert root.log("orders", 0).config.compression_type == "lz4"
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with opened(tmp_path) as root:
+        assert [root.log("orders", n).log_end_offset for n in range(2)] == ends
+        assert [bool(root.log("orders", n).recovery) for n in range(2)] == [False, False]
+        assert root.log("orders", 1).log_start_offset == 7
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_root_is_clean_again_only_when_every_partition_was_put_in_order(tmp_path: Path) -> None:
+    with opened(tmp_path) as root:
+        root.create_topic("orders", 2)
+        root.append("orders", [(b"%d" % n, b"x") for n in range(20)])
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with logcore.open_log(tmp_path / "orders-0") as log:
+        assert not log.recovery.was_clean
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    with logcore.open_log(tmp_path / "orders-1"), logcore.open_log(tmp_path / "orders-0"):
+        pass
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_directories_that_are_no_logs_are_passed_over(tmp_path: Path) -> None:
+    with opened(tmp_path) as root:
+        root.create_topic("orders", 1)
+    for name in ("orders-1.0123456789abcdef0123456789abcdef-delete", "orders-2.0123456789abcdef0123456789abcdef-future",
+                 "orders-3.0123456789abcdef0123456789abcdef-stray", "no-partition", "orders-7.tmp"):  # fmt: skip
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log").write_bytes(b"")
+    (tmp_path / "orders-5").write_bytes(b"a file")
+    with opened(tmp_path) as root:
+        assert root.partitions("orders") == [0]
+    assert not (tmp_path / "orders-1.0123456789abcdef0123456789abcdef-delete").exists()
+    assert (tmp_path / "orders-2.0123456789abcdef0123456789abcdef-future").exists()
+    assert (tmp_path / "orders-3.0123456789abcdef0123456789abcdef-stray").exists()
+
+
+def test_a_read_only_root_has_no_lock_and_writes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as writer:
+        writer.create_topic("orders", 2)
+        writer.append("orders", [(b"%d" % n, b"x") for n in range(20)])
+        with opened(tmp_path, read_only=True) as root:
+            assert root.topics() == ["orders"]
+            assert sum(len(root.log("orders", n)) for n in range(2)) == 20
+            for use in (
+                lambda: root.create_topic("x"),
+                lambda: root.delete_topic("orders"),
+                lambda: root.append("orders", []),
+                root.checkpoint,
+            ):
+                with pytest.raises(UsageError, match="wanted one not opened with read_only"):
+                    use()
+            with pytest.raises(UnknownTopicOrPartitionError):
+                root.log("orders", 9)
+    with pytest.raises(logcore.StorageError):
+        opened(tmp_path / "missing", read_only=True)
+
+
+def test_wrong_names_and_numbers_are_told(tmp_path: Path) -> None:
+    with opened(tmp_path) as root:
+        for topic in ("", ".", "a/b", "x" * 250, "ä"):
+            with pytest.raises(UsageError, match="topic: got"):
+                root.create_topic(topic)
+        with pytest.raises(UsageError, match="partitions: got 0, wanted 1 to"):
+            root.create_topic("orders", 0)
+        with pytest.raises(UsageError, match="log config"):
+            root.create_topic("orders", 1, config={"segment.bites": 1})
+        assert root.topics() == []
+    with pytest.raises(UsageError, match="wanted none after close"):
+        root.topics()
+    with pytest.raises(UsageError, match="partition directory: got 'orders'"):
+        logcore.open_log(tmp_path / "orders")
+
+
+def test_a_checkpoint_lets_recovery_begin_later(tmp_path: Path) -> None:
+    config = {"internal.segment.bytes": 1000}
+    root = opened(tmp_path, config=config)
+    log = root.log("orders", create=True)
+    for _ in range(20):
+        log.append([(None, b"x" * 100)] * 5)
+    log.flush()
+    root.checkpoint()
+    log.append([(None, b"y" * 100)] * 5)
+    log._core.segments.close()
+    root._shared.root._lock.release()  # as if the process had died here
+    logcore.library.roots._registry.clear()
+    with opened(tmp_path, config=config) as root:
+        log = root.log("orders")
+        assert not log.recovery.was_clean
+        assert log.recovery.segments_read <= 2
+        assert log.log_end_offset == 105
