@@ -33,6 +33,7 @@ from logcore.errors import CorruptBatch, CorruptionReason, OffsetOutOfRangeError
 cdef enum:
     AHEAD_BYTES_MIN = 12288          # two batches of 4 KiB and a little more
     AHEAD_BYTES_MAX = 1 << 20
+    RENEWALS_MAX = 100
 
 cdef int64_t NO_OFFSET = -1
 cdef int64_t DECOMPRESSED_BYTES_MAX = 128 << 20
@@ -172,16 +173,17 @@ cdef class RecordReader:
         cdef Py_ssize_t entry
         cdef int64_t position = 0
         self.segment = self.segments[self.index]
-        try:
-            self.file = self.segment.log
-            offsets = self.segment.offset_index
-        except StorageError as error:
-            if error.errno != ENOENT:
-                raise
-            self.check_cut()
-            raise OffsetOutOfRangeError(
-                f"read: got offset {self.next_offset}, whose segment {self.segment.path} was deleted meanwhile"
-            ) from None
+        for attempt in range(RENEWALS_MAX):
+            try:
+                self.file = self.segment.log
+                offsets = self.segment.offset_index
+                break
+            except StorageError as error:
+                if error.errno != ENOENT:
+                    raise
+                self.renew()
+        else:
+            raise OffsetOutOfRangeError(f"read: got offset {self.next_offset}, whose segments keep being deleted")
         self.limit = self.view.end_of(self.index)
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:
@@ -197,6 +199,15 @@ cdef class RecordReader:
             self.find_aborted()
         self.chunk_position = position
         self.at = 0
+        return 0
+
+    cdef int renew(self) except -1:
+        """A segment was deleted before it was opened: by compaction, which has left another, or by retention."""
+        self.check_cut()
+        self.view = self.log.view_from(self.next_offset)
+        self.segments, _ = self.view.segments
+        self.index = max(self.view.segments.floor_index(self.next_offset), 0)
+        self.segment = self.segments[self.index]
         return 0
 
     cdef int find_aborted(self) except -1:
@@ -234,7 +245,11 @@ cdef class RecordReader:
         self.chunk = Source(self.file.file.read(position, size))
         self.chunk_position = position
         self.at = 0
-        if self.chunk.size < size or size < LOG_OVERHEAD:
+        if self.chunk.size < size:
+            # The log was cut, perhaps behind the end of what is to be read.
+            self.check_cut()
+            self.limit = position + self.chunk.size
+        if self.chunk.size < max(wanted, <int64_t>LOG_OVERHEAD):
             self.cut_short(position, max(wanted, <int64_t>LOG_OVERHEAD), self.chunk.size)
         return True
 

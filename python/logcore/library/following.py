@@ -70,12 +70,12 @@ class Follower:
         log = self._log
         if isinstance(log, ReadOnlyLog):
             log.refresh()
-        return log.generation != self._generation or log.bound(self._isolation) > self.next_offset
+        return log.generation != self._generation or log.bounded(self._isolation)[1] > self.next_offset
 
     def records(self) -> Iterator[Record]:
         """What there is now. Each record moves `next_offset`."""
         log = self._log
-        view = log.view
+        view, end_offset = log.bounded(self._isolation)
         if log.generation != self._generation:
             log.check_cut(self._generation, self.next_offset)
             self._generation = log.generation
@@ -84,15 +84,12 @@ class Follower:
         elif self.next_offset < view.log_start_offset:
             view.check_offset(self.next_offset)
         is_committed = self._isolation == "read_committed"
-        end_offset = log.bound(self._isolation)
-        reader = read_records(
-            log, view, self.next_offset, min(end_offset, view.log_end_offset), is_committed=is_committed
-        )
+        reader = read_records(log, view, self.next_offset, end_offset, is_committed=is_committed)
         for record in reader:
             self.next_offset = record.offset + 1
             yield record
         # What was left out lies behind us too: control records, aborted ones, gaps.
-        self.next_offset = max(self.next_offset, min(end_offset, view.log_end_offset))
+        self.next_offset = max(self.next_offset, end_offset)
 
 
 def follow(log: AnyLog, growth: Growth, offset: int, isolation: Isolation, timeout: float | None) -> Iterator[Record]:

@@ -134,7 +134,7 @@ class Log:
     def last_stable_offset(self) -> int:
         """Up to which offset every transaction has ended."""
         self._view()
-        return self._core.bound("read_committed")
+        return self._core.bounded("read_committed")[1]
 
     @property
     def size_in_bytes(self) -> int:
@@ -422,12 +422,11 @@ class Log:
 
         OffsetOutOfRangeError below the log start offset or above the log end; CorruptBatch at damage, with its place.
         """
-        view = self._view()
-        view.check_offset(offset)
+        self._view()
         is_committed = _is_committed(isolation)
-        return read_records(
-            self._core, view, offset, self._core.bound(isolation), is_committed=is_committed, bytes_max=max_bytes
-        )
+        view, end_offset = self._core.bounded(isolation)
+        view.check_offset(offset)
+        return read_records(self._core, view, offset, end_offset, is_committed=is_committed, bytes_max=max_bytes)
 
     def read_columns(
         self,
@@ -445,9 +444,10 @@ class Log:
         """
         self._view()
         is_committed = _is_committed(isolation)
-        bound = self._core.bound(isolation)
+        view, bound = self._core.bounded(isolation)
         return read_columns(
             self._core,
+            view,
             offset,
             bound if end_offset is None else min(end_offset, bound),
             columns=columns,

@@ -1,5 +1,6 @@
 """A log as columns: whole batches a read at a time, decoded without a Python object for each record."""
 
+import errno
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -7,9 +8,10 @@ import numpy as np
 from logcore._batch import first_batch_size, scan_batches
 from logcore._columns import Columns, ColumnsStream
 from logcore._decode import decode_columns
-from logcore.errors import CorruptBatch, CorruptionReason, OffsetOutOfRangeError, StorageError
+from logcore.errors import CorruptBatch, CorruptionReason, StorageError
 from logcore.log.partition import PartitionLog
 from logcore.log.readonly import ReadOnlyLog
+from logcore.log.segment import Segment
 from logcore.log.txnindex import AbortedTransaction
 from logcore.log.view import LogView
 
@@ -20,6 +22,7 @@ AnyLog = PartitionLog | ReadOnlyLog
 
 def read_columns(
     log: AnyLog,
+    view: LogView,
     offset: int,
     end_offset: int,
     *,
@@ -30,7 +33,6 @@ def read_columns(
     chunk_bytes: int = CHUNK_BYTES,
 ) -> ColumnsStream:
     """The records with offsets of [offset, end_offset) as a stream of Columns. Control records are left out."""
-    view = log.view
     view.check_offset(offset)
     empty = decode_columns(b"", columns=columns, layout=layout)
     chunks = _chunks(log, view, offset, end_offset, empty, is_committed, bytes_max, chunk_bytes)
@@ -47,56 +49,78 @@ def _chunks(
     bytes_max: int | None,
     chunk_bytes: int,
 ) -> Iterator[Columns]:
-    if offset >= end_offset:
-        return
     left = bytes_max
+    while offset < end_offset:
+        try:
+            for segment, position, limit, aborted in _spans(view, offset, end_offset, is_committed):
+                at, wanted = position, chunk_bytes
+                while at < limit:
+                    if log.generation != view.generation:
+                        log.check_cut(view.generation, end_offset)
+                    data = segment.file.read(at, min(wanted, limit - at))
+                    try:
+                        made, consumed = _decode(data, at, offset, end_offset, empty, aborted)
+                    except CorruptBatch as error:
+                        log.check_cut(view.generation, end_offset)
+                        raise error.at_path(segment.path, 0) from None
+                    if not consumed:
+                        wanted = _longer(log, view, segment, data, at, limit, end_offset)
+                        if not wanted:
+                            return
+                        continue
+                    at, wanted = at + consumed, chunk_bytes
+                    if len(made):
+                        yield made
+                    if left is not None:
+                        left -= consumed
+                        if left <= 0:
+                            return
+                offset = max(offset, _segment_end(view, segment))
+            return
+        except StorageError as error:
+            # A segment was deleted before it was opened: by compaction, which has left another, or by retention.
+            if error.errno != errno.ENOENT:
+                raise
+            log.check_cut(view.generation, end_offset)
+            view = log.view_from(offset)
+
+
+def _spans(
+    view: LogView, offset: int, end_offset: int, is_committed: bool
+) -> Iterator[tuple[Segment, int, int, list[AbortedTransaction]]]:
+    """The segments that have offsets of the range: where to begin and to end in each, and what was aborted in it."""
     segments, bases = view.segments
     for index in range(max(view.segments.floor_index(offset), 0), len(segments)):
-        segment = segments[index]
         if bases[index] >= end_offset:
             return
-        try:
-            position, limit = segment.start_for(offset), view.end_of(index)
-        except StorageError as error:
-            if not isinstance(error, FileNotFoundError):
-                raise
-            raise OffsetOutOfRangeError(
-                f"read: got offset {offset}, whose segment {segment.path} was deleted meanwhile"
-            ) from None
         aborted: list[AbortedTransaction] = []
         if is_committed:
             behind = bases[index + 1] if index + 1 < len(bases) else end_offset
             aborted = view.aborted(max(offset, bases[index]), max(behind, offset))
-        wanted = chunk_bytes
-        while position < limit:
-            if log.generation != view.generation:
-                log.check_cut(view.generation, end_offset)
-            data = segment.file.read(position, min(wanted, limit - position))
-            try:
-                made, consumed = _decode(data, position, offset, end_offset, empty, aborted)
-            except CorruptBatch as error:
-                log.check_cut(view.generation, end_offset)
-                raise error.at_path(segment.path, 0) from None
-            if not consumed:
-                size = first_batch_size(data) if len(data) >= 17 else None
-                if size is None or size <= len(data) or size > limit - position:
-                    log.check_cut(view.generation, end_offset)
-                    if size is not None and size <= len(data):
-                        return  # the first batch begins at end_offset
-                    raise CorruptBatch(
-                        "size", reason=CorruptionReason.TRUNCATED, got=f"{limit - position} bytes",
-                        wanted="a whole batch" if size is None else size, path=segment.path, position=position,
-                    )  # fmt: skip
-                wanted = size
-                continue
-            wanted = chunk_bytes
-            position += consumed
-            if len(made):
-                yield made
-            if left is not None:
-                left -= consumed
-                if left <= 0:
-                    return
+        limit = view.end_of(index)
+        yield segments[index], segments[index].start_for(max(offset, bases[index]), limit), limit, aborted
+
+
+def _segment_end(view: LogView, segment: Segment) -> int:
+    """The offset behind a segment of the view."""
+    index = view.segments.segments.index(segment) + 1
+    return view.segments.base_offsets[index] if index < len(view.segments.base_offsets) else view.log_end_offset
+
+
+def _longer(
+    log: AnyLog, view: LogView, segment: Segment, data: bytes, position: int, limit: int, end_offset: int
+) -> int:
+    """How much to read, when what was read holds no whole batch; 0 if its first one is behind the range."""
+    size = first_batch_size(data) if len(data) >= 17 else None
+    if size is not None and size <= len(data):
+        return 0
+    if size is None or size > limit - position:
+        log.check_cut(view.generation, end_offset)
+        raise CorruptBatch(
+            "size", reason=CorruptionReason.TRUNCATED, got=f"{limit - position} bytes",
+            wanted="a whole batch" if size is None else size, path=segment.path, position=position,
+        )  # fmt: skip
+    return size
 
 
 def _decode(

@@ -25,6 +25,7 @@ from logcore._record import encode_batches
 from logcore.errors import (
     InvariantError,
     LogTruncatedError,
+    OffsetOutOfRangeError,
     RecordListTooLargeError,
     StorageError,
     UsageError,
@@ -176,6 +177,15 @@ class PartitionLog:
                 offset=cut,
             )
 
+    def view_from(self, offset: int) -> LogView:
+        """The log as it is now, for a reader who found a segment of its own deleted."""
+        if offset < self.view.log_start_offset:
+            raise OffsetOutOfRangeError(
+                f"read of {self.partition}: got offset {offset}, wanted {self.view.log_start_offset} or more: "
+                "what lay before was deleted"
+            )
+        return self.view
+
     def check_epoch(self, last_epoch: int, epoch: int, offset: int) -> None:
         """A reader has come from one leader epoch to another. Here truncations are counted, and need not be guessed."""
 
@@ -191,9 +201,10 @@ class PartitionLog:
         offset = self.first_unstable_offset
         return self.high_watermark if offset is None else min(offset, self.high_watermark)
 
-    def bound(self, isolation: Isolation) -> int:
-        """The offset up to which `isolation` lets one read."""
-        return self.view.last_stable_offset if isolation == "read_committed" else self.view.high_watermark
+    def bounded(self, isolation: Isolation) -> tuple[LogView, int]:
+        """A view, and the offset up to which `isolation` lets one read it."""
+        view = self.view
+        return view, view.last_stable_offset if isolation == "read_committed" else view.high_watermark
 
     def set_high_watermark(self, offset: int) -> int:
         """Set by whoever knows the replicas; kept within the log. Returns what it is now."""

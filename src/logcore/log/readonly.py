@@ -18,19 +18,20 @@ What the writer does meanwhile:
 import errno
 
 from logcore._index import OffsetIndex, TimeIndex
-from logcore.errors import CorruptCheckpoint, LogTruncatedError, OffsetOutOfRangeError, StorageError
+from logcore.errors import CorruptBatch, CorruptCheckpoint, LogTruncatedError, OffsetOutOfRangeError, StorageError
 
-from .checkpoints import read_epochs, read_offsets
+from .checkpoints import EpochEntry, read_epochs, read_offsets
 from .config import LogConfig
 from .disk import Disk
-from .epochs import LeaderEpochCache
 from .names import (
+    CLEANED,
     EPOCH_CHECKPOINT,
     INDEX,
     LOG,
+    OFFSET_MAX,
     PARTITION_METADATA,
-    SEGMENT_SUFFIXES,
     START_CHECKPOINT,
+    SWAP,
     TIME_INDEX,
     TopicPartition,
     parse_file_name,
@@ -100,6 +101,9 @@ class ReadOnlyLog:
         self.topic_id = read_partition_metadata(disk, f"{self.directory}/{PARTITION_METADATA}")
         self._end_position = 0  # of the last segment: batches before it are good
         self._end_offset = 0
+        self._last_epoch = -1  # the highest leader epoch of the batches that were looked at
+        self._epochs: list[EpochEntry] = []
+        self._epochs_inode: int | None = -1  # of the file they were read from
         self._producers: ProducerState | None = None
         self.view: LogView
         self.refresh()
@@ -117,56 +121,111 @@ class ReadOnlyLog:
             except StorageError as error:
                 if error.errno != errno.ENOENT or self.disk.status(self.directory) is None:
                     raise
-        raise StorageError("list a directory that keeps changing", errno=errno.EAGAIN, path=self.directory)
+        raise self._changing()
+
+    def _changing(self) -> StorageError:
+        return StorageError("read a directory that keeps changing", errno=errno.EAGAIN, path=self.directory)
 
     def _refresh(self) -> bool:
-        before = self._end_offset if len(self.segments) else -1
+        end_before, epoch_before = self._end_offset if len(self.segments) else -1, self._last_epoch
         self._find_segments()
         log_start_offset = self._log_start_offset()
         if not len(self.segments):
             self._end_offset = max(self._end_offset, log_start_offset)
         else:
             self._find_end()
-        if self._end_offset < before:
-            self.cuts.append(self._end_offset)
+        cut = self._find_cut(end_before, epoch_before)
+        if cut is not None:
+            self.cuts.append(cut)
             self._producers = None
+            if len(self.segments):
+                self._begin_again(self.segments.active)
+                self._find_end()
         log_start_offset = min(log_start_offset, self._end_offset)
         self.view = LogView(
             self.segments.view,
             log_start_offset,
             self._end_offset,
             self._end_offset,
-            self._end_offset,  # what readers of committed records ask for is bound()
+            self._end_offset,  # what readers of committed records ask for is bounded()
             self._end_position,
             self.generation,
         )
-        return self._end_offset > before
+        return self._end_offset > end_before
+
+    def _find_cut(self, end_before: int, epoch_before: int) -> int | None:
+        """Where the log was truncated below `end_before`, since that was its end; None if it was not.
+
+        It is shorter now; or what was appended since is of a new leader epoch, that begins below. The epoch is on the
+        disk before its first batch, so it is looked at after the batches.
+        """
+        cut = min(end_before, self._end_offset)
+        status = self.disk.status(f"{self.directory}/{EPOCH_CHECKPOINT}")
+        inode = None if status is None else status.inode
+        if inode != self._epochs_inode:
+            self._epochs_inode = inode
+            try:
+                self._epochs = read_epochs(self.disk, f"{self.directory}/{EPOCH_CHECKPOINT}")
+            except CorruptCheckpoint:
+                self._epochs = []
+            if epoch_before >= 0:
+                cut = min([cut, *(entry.start_offset for entry in self._epochs if entry.epoch > epoch_before)])
+        return cut if cut < end_before else None
+
+    def _begin_again(self, segment: Segment) -> None:
+        """Know nothing of the last segment: its indexes and its batches may be others."""
+        segment.release()
+        self._end_position, self._end_offset = 0, segment.base_offset
+
+    def _list(self) -> dict[int, str]:
+        """The segments: base offset -> suffix of its files.
+
+        A listing is not of one moment: it may have a file that was made last, and miss one that was made or renamed
+        while it was under way. So what is news is listed until it is listed the same way twice.
+        """
+        found = self._list_once()
+        if found != {segment.base_offset: segment.suffix for segment in self.segments}:
+            for _ in range(LISTINGS_MAX):
+                last, found = found, self._list_once()
+                if found == last:
+                    break
+        return found
+
+    def _list_once(self) -> dict[int, str]:
+        files = [file for file in map(parse_file_name, self.disk.list(self.directory)) if file and file.kind == LOG]
+        found = {file.offset: "" for file in files if not file.suffix}
+        # What a compaction has written whole, and is about to give its name: the old one of that name may be gone.
+        first_cleaned = min((file.offset for file in files if file.suffix == CLEANED), default=OFFSET_MAX + 1)
+        for file in files:
+            if file.suffix == SWAP and file.offset < first_cleaned:
+                found.setdefault(file.offset, SWAP)
+        return dict(sorted(found.items()))
 
     def _find_segments(self) -> None:
-        kinds: dict[int, set[str]] = {}
-        for name in self.disk.list(self.directory):
-            file = parse_file_name(name)
-            if file is not None and not file.suffix and file.kind in SEGMENT_SUFFIXES:
-                kinds.setdefault(file.offset, set()).add(file.kind)
         known = {segment.base_offset: segment for segment in self.segments}
-        now = sorted(base for base, found in kinds.items() if LOG in found)
-        if now == list(self.segments.view.base_offsets) and not any(map(self._is_replaced, known.values())):
+        now = self._list()
+        if list(now) == list(self.segments.view.base_offsets) and not any(map(self._is_replaced, known.values())):
             return
         was_last = self.segments.active if len(self.segments) else None
         found = []
-        for base_offset in now:
+        for base_offset, suffix in now.items():
             segment = known.get(base_offset)
-            if segment is None or self._is_replaced(segment):
+            if segment is None or segment.suffix != suffix or self._is_replaced(segment):
                 segment = ReadOnlySegment(
-                    self.disk, self.directory, base_offset, self.config, created_ms=self.now_ms, is_writable=False
+                    self.disk,
+                    self.directory,
+                    base_offset,
+                    self.config,
+                    created_ms=self.now_ms,
+                    suffix=suffix,
+                    is_writable=False,
                 )
             found.append(segment)
         self.segments.replace(list(self.segments), found)
         if found and found[-1] is not was_last:
             if was_last is not None:
-                # It was active, and its indexes went on.
-                was_last.release()
-            self._end_position, self._end_offset = 0, found[-1].base_offset
+                was_last.release()  # Its indexes went on.
+            self._begin_again(found[-1])
 
     def _is_replaced(self, segment: Segment) -> bool:
         """Whether the file of that name is another one now. Only an open file can tell."""
@@ -181,7 +240,8 @@ class ReadOnlyLog:
         segment = self.segments.active
         size = segment.file.refresh()
         if size < self._end_position:
-            self._end_position, self._end_offset = 0, segment.base_offset
+            self._begin_again(segment)
+            size = segment.file.size
         if not self._end_position:
             self._end_position = segment.start_for(segment.base_offset + 0x7FFFFFFF, size)
         while self._end_position < size:
@@ -192,6 +252,7 @@ class ReadOnlyLog:
                     return  # offsets do not go back: these are bytes from before a truncation
                 self._end_offset = last_offset + 1
                 self._end_position += int(header["size_in_bytes"])
+                self._last_epoch = max(self._last_epoch, int(header["leader_epoch"]))
             if not len(scan) or scan.error is not None:
                 return
 
@@ -208,6 +269,21 @@ class ReadOnlyLog:
     @property
     def last_stable_offset(self) -> int:
         """Where the earliest open transaction begins: from the newest snapshot, and the batches behind it."""
+        for _ in range(LISTINGS_MAX):
+            try:
+                return self._find_last_stable_offset()
+            except StorageError as error:
+                if error.errno != errno.ENOENT or self.disk.status(self.directory) is None:
+                    raise
+                self.refresh()  # A segment was deleted, or replaced.
+            except CorruptBatch:
+                generation = self.generation
+                self.refresh()
+                if self.generation == generation:
+                    raise
+        raise self._changing()
+
+    def _find_last_stable_offset(self) -> int:
         view = self.view
         producers = self._producers
         if producers is None or producers.map_end_offset > view.log_end_offset:
@@ -218,9 +294,17 @@ class ReadOnlyLog:
         first = producers.first_unstable_offset()
         return view.log_end_offset if first is None else max(first.offset, view.log_start_offset)
 
-    def bound(self, isolation: Isolation) -> int:
-        """The offset up to which `isolation` lets one read."""
-        return self.last_stable_offset if isolation == "read_committed" else self.view.log_end_offset
+    def bounded(self, isolation: Isolation) -> tuple[LogView, int]:
+        """A view, and the offset up to which `isolation` lets one read it."""
+        if isolation != "read_committed":
+            view = self.view
+            return view, view.log_end_offset
+        for _ in range(LISTINGS_MAX):
+            view = self.view
+            stable_offset = self.last_stable_offset
+            if view is self.view:  # Otherwise it was looked for in a newer one.
+                return view, stable_offset
+        raise self._changing()
 
     def check_cut(self, generation: int, end_offset: int) -> None:
         """Raise LogTruncatedError if the log was cut below `end_offset` since `generation`."""
@@ -229,21 +313,26 @@ class ReadOnlyLog:
         if cut < end_offset:
             raise self._truncated(cut, end_offset)
 
-    def check_epoch(self, last_epoch: int, epoch: int, offset: int) -> None:
-        """A reader that has read up to `offset` comes from one leader epoch to another.
+    def view_from(self, offset: int) -> LogView:
+        """The log as it is now, for a reader who found a segment of its own deleted."""
+        self.refresh()
+        if offset < self.view.log_start_offset:
+            raise OffsetOutOfRangeError(
+                f"read of {self.partition}: got offset {offset}, wanted {self.view.log_start_offset} or more: "
+                "what lay before was deleted"
+            )
+        return self.view
 
-        If another epoch begins before `offset`, what was read there is no longer in the log.
+    def check_epoch(self, last_epoch: int, epoch: int, offset: int) -> None:
+        """A reader that has read up to `offset` comes from one leader epoch to another, and a later one began before.
+
+        Then what it has read is no longer in the log.
         """
-        if last_epoch < 0 or epoch < 0:
-            return
-        try:
-            epochs = LeaderEpochCache("", read_epochs(self.disk, f"{self.directory}/{EPOCH_CHECKPOINT}"))
-        except CorruptCheckpoint:
-            return
-        end = epochs.end_offset_for(last_epoch, self.view.log_end_offset)
-        if 0 <= end.end_offset < offset:
-            self.cuts.append(end.end_offset)
-            raise self._truncated(end.end_offset, offset)
+        if 0 <= last_epoch < epoch:
+            self.refresh()
+            cut = min((entry.start_offset for entry in self._epochs if entry.epoch > last_epoch), default=offset)
+            if cut < offset:
+                raise self._truncated(cut, offset)
 
     def _truncated(self, cut: int, offset: int) -> LogTruncatedError:
         return LogTruncatedError(
@@ -255,11 +344,7 @@ class ReadOnlyLog:
         """Raise if a reader that has read up to `offset` cannot go on there."""
         if offset > self.view.log_end_offset:
             raise self._truncated(self.view.log_end_offset, offset)
-        if offset < self.view.log_start_offset:
-            raise OffsetOutOfRangeError(
-                f"read of {self.partition}: got offset {offset}, wanted {self.view.log_start_offset} or more: "
-                "what lay before was deleted"
-            )
+        self.view_from(offset)
 
     def close(self) -> None:
         """Close the files."""
