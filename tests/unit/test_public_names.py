@@ -12,7 +12,8 @@ import logcore
 
 FUNCTIONS = [name for name in logcore.__all__ if inspect.isroutine(getattr(logcore, name))]
 CLASSES = [name for name in logcore.__all__ if inspect.isclass(getattr(logcore, name))]
-GUIDE = (Path(__file__).parents[2] / "docs/codec.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE = "\n".join((DOCS / name).read_text("utf-8") for name in ("codec.md", "library.md"))
 # What stands in code: between backticks, or in a block.
 WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"```.*?```|`[^`]+`", GUIDE, re.DOTALL))))
 

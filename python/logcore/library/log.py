@@ -304,13 +304,13 @@ class Log:
             core.tick(now_ms)
             core.maybe_roll_by_time(now_ms)
 
-    def tick_if_open(self) -> None:
+    def _tick_if_open(self) -> None:
         """tick(), for whoever does not know whether somebody closes it just now."""
         with self._lock:
             if not self._is_closed:
                 self.tick()
 
-    def maintain_if_open(self) -> None:
+    def _maintain_if_open(self) -> None:
         """Retention, and a compaction if one is due: for the background thread."""
         with self._lock:
             if self._is_closed:
@@ -320,7 +320,7 @@ class Log:
         if is_compacted:
             self.compact(only_if_due=True)
 
-    def core_and_lock(self) -> tuple[PartitionLog, threading.RLock] | None:
+    def _core_and_lock(self) -> tuple[PartitionLog, threading.RLock] | None:
         """What a checkpoint of the root needs of it; None if there is nothing to write."""
         core = self._core
         return (core, self._lock) if isinstance(core, PartitionLog) and not self._is_closed else None

@@ -191,7 +191,7 @@ class LogRoot:
         with self._lock:
             logs = list(self._logs.values())
         for log in logs:
-            log.tick_if_open()
+            log._tick_if_open()
         if self._clock() - shared.root.checkpointed_ms >= 60_000:
             self.checkpoint()
 
@@ -199,7 +199,7 @@ class LogRoot:
         """Write down up to where each log is on the disk, so that less has to be read after a crash."""
         shared = self._writable()
         with self._lock:
-            logs = [log.core_and_lock() for log in self._logs.values()]
+            logs = [log._core_and_lock() for log in self._logs.values()]
         shared.checkpoint([one for one in logs if one is not None])
 
     def _tick(self) -> None:
@@ -208,7 +208,7 @@ class LogRoot:
         with self._lock:
             logs = list(self._logs.values())
         for log in logs:
-            log.maintain_if_open()
+            log._maintain_if_open()
 
     def close(self) -> None:
         """Close all logs and the root. Again is harmless."""
