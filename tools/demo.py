@@ -26,6 +26,8 @@ from logcore.cli import main as command
 RECORDS = 3_000_000
 POOL_BYTES = 12 << 20  # distinct rows, far more than any codec's window; written again and again
 KEYS = 5_000
+KILL_AT_OFFSET = 500_000
+BENCH = ["bench", "log", "--peers", "--seconds", "0.1"]
 progress = Progress(sys.stderr)
 
 WRITER = """if True:
@@ -108,7 +110,7 @@ def _kill_a_writer(home: Path) -> None:
         last = 0
         for line in writer.stdout:
             last = int(line)
-            if last > 500_000:
+            if last > KILL_AT_OFFSET:
                 writer.send_signal(signal.SIGKILL)
                 break
         for line in writer.stdout:  # what it had said before it died
@@ -228,7 +230,7 @@ def _damage_a_byte(home: Path) -> None:
 
 def _compare_with_peers() -> None:
     _title("Against what a Python user would pick instead: logcore bench log --peers")
-    command(["bench", "log", "--peers", "--seconds", "0.1"])
+    command(BENCH)
 
 
 def _title(text: str) -> None:

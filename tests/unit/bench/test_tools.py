@@ -15,22 +15,24 @@ def _load(name):
 
 def test_the_demo_goes_through_all_its_stations(capsys, monkeypatch, c_limits):
     demo = _load("demo")
-    monkeypatch.setattr(
-        demo, "PEERS_FLAGS", ["--codec", "none", "--record-size", "50", "--batch-size", "2K", "--repeat", "1"]
-    )
+    monkeypatch.setattr(demo, "BENCH", ["bench", "log", "--help"])
+    monkeypatch.setattr(demo, "KILL_AT_OFFSET", 5000)
+    monkeypatch.setattr(demo, "KEYS", 50)
     assert demo.main(["2000"]) == 0
     out = capsys.readouterr().out
     stations = [
-        "Encode 0.002 million",
-        "Read them back",
-        "Ask numpy",
+        "Append 0.0 million",
+        "Kill a writer",
+        "logcore verify killed-0",
+        "Read by offset",
         "Ask DuckDB",
         "Ask polars",
-        "Damage one byte",
+        "Compact",
+        "Flip one bit",
         "Against",
     ]
     assert [station in out for station in stations] == [True] * len(stations)
-    assert "CorruptBatch: batch at position 0, byte 17: crc got" in out
+    assert "CorruptBatch: batch at position 0 of events-none-0/00000000000000000000.log, byte 17: crc got" in out
     assert "\x1b" not in out
     assert "missed" not in out
 
@@ -38,8 +40,8 @@ def test_the_demo_goes_through_all_its_stations(capsys, monkeypatch, c_limits):
 def test_the_demo_does_without_what_is_not_installed(capsys, monkeypatch):
     demo = _load("demo")
     monkeypatch.setattr(demo.importlib, "import_module", _refuse)
-    demo._ask_duckdb([])
-    demo._ask_polars([])
+    demo._ask_duckdb(Path())
+    demo._ask_polars(Path())
     out = capsys.readouterr().out
     assert "duckdb is not installed" in out
     assert "polars is not installed" in out
