@@ -191,10 +191,11 @@ cdef class File:
             go_on("truncate", self.path, errno)
 
     def truncate(self, size) -> None:
-        """Keep the first `size` bytes; preallocated space goes too."""
+        """Keep the first `size` bytes; preallocated space goes too. If that is all, the file is not touched."""
         cdef int64_t kept = check_range("size", size, 0, self.size)
         self.descriptor(True)
-        self.set_length(kept)
+        if kept != self.end or self.is_torn:
+            self.set_length(kept)
         self.size = kept
         self.is_torn = False
 

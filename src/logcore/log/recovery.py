@@ -111,9 +111,14 @@ def _good(segment: Segment, scan: BatchScan, position: int, next_offset: int) ->
     bad = np.flatnonzero((firsts < expected) | (lasts < firsts))
     if len(bad):
         first = int(bad[0])
+        # No checksum covers an offset. If the one that goes back belongs into a gap, what leapt over it is wrong.
+        leaps = np.flatnonzero((expected[:first] <= firsts[first]) & (firsts[first] < firsts[:first]))
+        if len(leaps):
+            first = int(leaps[0])
         error: CorruptBatch | None = CorruptBatch(
             "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"{firsts[first]} to {lasts[first]}",
-            wanted=f"{expected[first]} or more", path=segment.path, position=position + int(headers[first]["position"]),
+            wanted=f"{expected[first]} or more, and less than what follows", path=segment.path,
+            position=position + int(headers[first]["position"]),
         )  # fmt: skip
         headers = headers[:first]
     else:

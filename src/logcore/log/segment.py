@@ -18,6 +18,7 @@ An index is not believed: an entry that does not point to the batch it names is 
 then searched from its beginning, which is slower and right.
 """
 
+import errno
 from collections.abc import Iterable
 
 import numpy as np
@@ -26,7 +27,7 @@ from typing_extensions import Buffer
 
 from logcore._index import OffsetIndex, TimeIndex
 from logcore._segment import BatchFile, BatchPosition, Indexer, RecordPosition
-from logcore.errors import CorruptIndex, UsageError
+from logcore.errors import CorruptIndex, StorageError, UsageError
 
 from .config import LogConfig
 from .disk import Disk, DiskFile
@@ -34,6 +35,7 @@ from .names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from .txnindex import TransactionIndex
 
 OFFSET_SPAN_MAX = 0x7FFFFFFF  # of a segment: an index entry has 32 bits for an offset
+POSITION_MAX = 0x7FFFFFFF  # and as many for where a batch begins
 TIMESTAMP_MAX = 0x7FFFFFFFFFFFFFFF
 
 
@@ -72,6 +74,7 @@ class Segment:
         "disk",
         "first_timestamp",
         "inode",
+        "is_index_damaged",
         "is_log_dirty",
         "is_writable",
         "max_position",
@@ -109,6 +112,7 @@ class Segment:
         self.max_position: tuple[int, int] | None = None  # largest timestamp, offset; None: ask the time index
         self.first_timestamp: int | None = None  # of the first batch; None: not looked up yet
         self.inode: int | None = None  # of the open .log, beside a writer who may replace it
+        self.is_index_damaged = False  # an index was found to be unusable
         self.is_log_dirty = False  # has bytes that were not synced
         self._are_indexes_dirty = False
         self.transactions = TransactionIndex(
@@ -135,7 +139,11 @@ class Segment:
     def log(self) -> BatchFile:
         """The batches; opens the file."""
         if self._log is None:
-            self._log = BatchFile(self.disk.open(self.path, is_writable=self.is_writable))
+            file = self.disk.open(self.path, is_writable=self.is_writable)
+            if file.size > POSITION_MAX:
+                file.close()
+                raise StorageError("open a segment", errno=errno.EFBIG, path=self.path)
+            self._log = BatchFile(file)
             if not self.is_writable:
                 status = self.disk.status(self.path)
                 self.inode = None if status is None else status.inode
@@ -198,6 +206,7 @@ class Segment:
                     index.check()
                     self._offset_index = index
                 except CorruptIndex:
+                    self.is_index_damaged = True
                     index.close()
         return self._offset_index
 
@@ -212,6 +221,7 @@ class Segment:
                     index.check()
                     self._time_index = index
                 except CorruptIndex:
+                    self.is_index_damaged = True
                     index.close()
         return self._time_index
 
@@ -237,6 +247,7 @@ class Segment:
     def distrust_index(self) -> None:
         """An entry was not what it says: search this segment from its beginning from now on."""
         if self._indexer is None:
+            self.is_index_damaged = True
             self._offset_index = OffsetIndex(b"", self.base_offset)
 
     def find(self, offset: int, end: int | None = None) -> BatchPosition | None:
@@ -299,6 +310,8 @@ class Segment:
         size = self.size
         if size > self.config.segment_size - size_in_bytes or not self.fits(last_offset):
             return True
+        if size:
+            self._begin_to_write()  # A segment that was opened anew does not know otherwise how full its indexes are.
         if self._indexer is not None and (self.offset_index.is_full or self.time_index.is_full):
             return True
         return size > 0 and self.waited_ms(now_ms, max_timestamp) > self.config.max_segment_ms - self.roll_jitter_ms
@@ -413,6 +426,8 @@ class Segment:
             self.disk.unlink(self.path_of(kind))
         self.transactions.clear()
         self._kinds = {LOG, TXN_INDEX}
+        self.is_index_damaged = False
+        self.max_position = None
         self.first_timestamp = None
         self._open_to_write()
         self._indexer = Indexer(self.offset_index, self.time_index, self.config.index_interval_bytes)
