@@ -421,6 +421,67 @@ cdef object scan(const uint8_t* start, Py_ssize_t size, Py_ssize_t position, bin
 
 
 @cython.final
+cdef class BatchSummary:
+    """What the headers of a scan say together: an append asks for all of it, and numpy takes a microsecond a question.
+
+    first_offset: base offset of the first batch; its last one for magic 0 and 1, which do not tell the first
+    last_offset, leader_epoch: of the last batch
+    max_timestamp, size_max: the largest timestamp, and size in bytes of a batch
+    record_count: of all, -1 if one does not tell
+    attributes, magic, first_max_timestamp: of the first batch
+    first_last_offset: the last offset of the first batch
+    is_one_epoch: whether all are of magic 2, and of one leader epoch
+    has_producer: whether one has a producer id
+    """
+    cdef readonly int64_t first_offset, last_offset, first_last_offset, max_timestamp, first_max_timestamp, record_count
+    cdef readonly int32_t size_max, leader_epoch
+    cdef readonly int16_t attributes
+    cdef readonly int8_t magic
+    cdef readonly bint is_one_epoch, has_producer
+
+    def __repr__(self):
+        return f"BatchSummary(offsets {self.first_offset} to {self.last_offset})"
+
+
+def summarize(headers):
+    """A BatchSummary of a scan's headers, of which there is one at least.
+
+    >>> from logcore import encode_batch
+    >>> summarize(scan_batches(encode_batch([(b"k", b"v")] * 3, base_offset=7)).headers).last_offset
+    9
+    """
+    cdef BatchSummary self = BatchSummary.__new__(BatchSummary)
+    cdef Source source = Source(headers)
+    cdef const Header* header = <const Header*>source.data
+    cdef Py_ssize_t index, count = source.size // HEADER_BYTES
+    if not count or source.size % HEADER_BYTES:
+        raise UsageError("headers", got=f"{source.size} bytes", wanted=f"one or more of {HEADER_BYTES}")
+    self.first_offset = header[0].base_offset
+    self.first_last_offset = header[0].last_offset
+    self.max_timestamp = self.first_max_timestamp = header[0].max_timestamp
+    self.attributes = header[0].attributes
+    self.magic = header[0].magic
+    self.is_one_epoch = True
+    for index in range(count):
+        self.max_timestamp = max(self.max_timestamp, header[index].max_timestamp)
+        self.size_max = max(self.size_max, header[index].size_in_bytes)
+        if header[index].count < 0 or self.record_count < 0:
+            self.record_count = -1
+        else:
+            self.record_count += header[index].count
+        if header[index].magic < 2 or header[index].leader_epoch != header[0].leader_epoch:
+            self.is_one_epoch = False
+        if header[index].producer_id >= 0:
+            self.has_producer = True
+    self.last_offset = header[count - 1].last_offset
+    self.leader_epoch = header[count - 1].leader_epoch
+    return self
+
+
+close_type(BatchSummary, "summarize(…)")
+
+
+@cython.final
 cdef class Prefixes:
     """CRCs of a buffer from its start to every 64th byte, as far as they were asked for.
 

@@ -4,8 +4,10 @@ A reader has a view of the log (logcore.log.view.LogView) and needs no lock: seg
 are sealed, replaced or deleted. Only a truncation takes records away that a view still promises. The log counts these;
 a reader looks at the count before each read, and ends with an error rather than mix what was there with what came after.
 
-It reads ahead: little at first, since most look-ups want one record, and twice as much each time, to a megabyte. The
-offset index says where to begin; that the batch there is the one of the index entry is checked with the same read.
+The offset index says where to begin; that the batch there is the one of the index entry is checked. Where the next entry
+is near, one small read brings all that lies between. Where it is far, batches are long: then headers alone are read, up
+to the batch that has the offset, and that one is read whole and no more, since most look-ups want one record. Whoever
+goes on reads ahead, twice as much each time, to a megabyte.
 
     batches skipped unread:   before the offset; control batches; with read_committed those of aborted transactions
     batches checked:          all others, before their first record is handed out
@@ -15,7 +17,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from logcore._arguments cimport check_range, close_type
 from logcore._batch cimport (
-    CONTROL, LENGTH, LOG_OVERHEAD, STEP_BATCH, STEP_FAULT, TRANSACTIONAL, Header, Step, read_header, verify_checksum,
+    BATCH_HEADER_SIZE, CONTROL, LENGTH, LOG_OVERHEAD, STEP_BATCH, STEP_FAULT, TRANSACTIONAL, Header, Step, read_header,
+    verify_checksum,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Source
 from logcore._bytes cimport load32
@@ -31,9 +34,11 @@ import cython
 from logcore.errors import CorruptBatch, CorruptionReason, OffsetOutOfRangeError, StorageError
 
 cdef enum:
-    AHEAD_BYTES_MIN = 12288          # two batches of 4 KiB and a little more
+    AHEAD_BYTES_MIN = 12288          # three batches of 4 KiB: as far as it is to the one behind the next index entry
     AHEAD_BYTES_MAX = 1 << 20
     RENEWALS_MAX = 100
+    WINDOW_BYTES = 256               # to look at a header: long batches have no second one near
+    WINDOWS_MAX = 8                  # with an index there are two or three
 
 cdef int64_t NO_OFFSET = -1
 cdef int64_t DECOMPRESSED_BYTES_MAX = 128 << 20
@@ -125,8 +130,6 @@ cdef class RecordReader:
                 continue
             self.at += header.size_in_bytes
             if header.last_offset < self.next_offset:
-                # Should the batch behind it be as long, one read is to bring it whole.
-                self.ahead = max(<int64_t>AHEAD_BYTES_MIN, min(<int64_t>header.size_in_bytes + 256, <int64_t>AHEAD_BYTES_MAX))
                 continue
             if header.magic == 2 and header.base_offset >= self.end_offset:
                 return None
@@ -171,7 +174,7 @@ cdef class RecordReader:
         """Begin with the segment of `index`, where its offset index says."""
         cdef OffsetIndex offsets
         cdef Py_ssize_t entry
-        cdef int64_t position = 0
+        cdef int64_t position = 0, following, behind
         self.segment = self.segments[self.index]
         for attempt in range(RENEWALS_MAX):
             try:
@@ -184,11 +187,15 @@ cdef class RecordReader:
                 self.renew()
         else:
             raise OffsetOutOfRangeError(f"read: got offset {self.next_offset}, whose segments keep being deleted")
-        self.limit = self.view.end_of(self.index)
+        self.limit = following = behind = self.view.end_of(self.index)
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:
             offsets.check_open()
             entry = offsets.find(self.next_offset, False)
+            if entry + 1 < offsets.entry_count:
+                following = offsets.position_at(entry + 1)
+            if entry + 2 < offsets.entry_count:
+                behind = offsets.position_at(entry + 2)
             if entry >= 0:
                 position = offsets.position_at(entry)
                 self.expected_offset = offsets.offset_at(entry)
@@ -199,6 +206,42 @@ cdef class RecordReader:
             self.find_aborted()
         self.chunk_position = position
         self.at = 0
+        if self.segment.base_offset < self.next_offset and following - position > AHEAD_BYTES_MIN:
+            self.approach(following, behind)
+        return 0
+
+    cdef int approach(self, int64_t following, int64_t behind) except -1:
+        """Go on to the batch that is wanted, by headers alone. Whatever is odd is left to next_batch(), which tells.
+
+        following, behind: where the next index entries lead, or the end; at the first of them the wanted batch lies at the
+            latest, and hardly reaches farther than to the second
+        """
+        cdef uint8_t window[WINDOW_BYTES]
+        cdef int64_t known, at
+        cdef Header header
+        cdef Fault fault
+        cdef int count
+        for count in range(WINDOWS_MAX):
+            known = self.file.load(window, self.chunk_position, min(<int64_t>WINDOW_BYTES, self.limit - self.chunk_position))
+            at = 0
+            while known - at >= BATCH_HEADER_SIZE:
+                # Only the header is looked at: read_header() is told that the rest of the batch is there too.
+                if read_header(window + at, window + at, window + at + (self.limit - self.chunk_position), 0x7FFFFFFF,
+                               False, &header, &fault) != STEP_BATCH:
+                    return 0
+                if self.expected_offset != NO_OFFSET and header.last_offset != self.expected_offset:
+                    return 0
+                if header.last_offset >= self.next_offset:
+                    self.ahead = min(<int64_t>header.size_in_bytes, <int64_t>AHEAD_BYTES_MAX)
+                    return 0
+                self.expected_offset = NO_OFFSET
+                at += header.size_in_bytes
+                self.chunk_position += header.size_in_bytes
+                if self.chunk_position == following:
+                    self.ahead = min(max(behind - following, <int64_t>AHEAD_BYTES_MIN), <int64_t>AHEAD_BYTES_MAX)
+                    return 0
+            if known < BATCH_HEADER_SIZE:
+                return 0
         return 0
 
     cdef int renew(self) except -1:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
-from logcore._batch import BatchScan, scan_batches
+from logcore._batch import BatchScan, BatchSummary, scan_batches, summarize
 from logcore._validate import validate, validate_and_assign
 from logcore.errors import InvalidRecordError, MessageTooLargeError, UsageError
 
@@ -42,36 +42,16 @@ class Appendable(NamedTuple):
 
     parts: list[Buffer]  # one or more buffers, that together are `headers`
     headers: Headers
+    summary: BatchSummary  # of `headers`
     size_in_bytes: int
     log_append_time_ms: int = -1
 
     @property
-    def first_offset(self) -> int:
-        """Base offset of the first batch; the last offset of it for magic 0 and 1, which do not tell the first."""
-        return int(self.headers[0]["base_offset"])
-
-    @property
-    def last_offset(self) -> int:
-        """Of the last batch."""
-        return int(self.headers[-1]["last_offset"])
-
-    @property
-    def max_timestamp(self) -> int:
-        """Of all batches."""
-        return int(self.headers["max_timestamp"].max())
-
-    @property
-    def record_count(self) -> int | None:
-        """Of all batches, None if one does not tell."""
-        counts = self.headers["count"]
-        return None if (counts < 0).any() else int(counts.sum())
-
-    @property
     def roll_offset(self) -> int:
         """What the base offset of a segment that begins with it may be at least."""
-        if self.headers[0]["magic"] < 2:
-            return self.last_offset - OFFSET_DELTA_MAX
-        return self.first_offset
+        if self.summary.magic < 2:
+            return self.summary.last_offset - OFFSET_DELTA_MAX
+        return self.summary.first_offset
 
 
 def whole(buffer: Buffer, *, verify_crc: bool) -> BatchScan:
@@ -82,21 +62,23 @@ def whole(buffer: Buffer, *, verify_crc: bool) -> BatchScan:
     return scan
 
 
-def check_sizes(headers: Headers, config: LogConfig) -> None:
-    """Refuse a batch that is larger than max.message.bytes."""
-    largest = int(headers["size_in_bytes"].max())
-    if largest > config.max_message_bytes:
+def checked_summary(headers: Headers, config: LogConfig) -> BatchSummary:
+    """What the batches have together. A batch that is larger than max.message.bytes is refused."""
+    summary = summarize(headers)
+    if summary.size_max > config.max_message_bytes:
         raise MessageTooLargeError(
-            f"batch to append: got {largest} bytes, wanted at most {config.max_message_bytes} (max.message.bytes)"
+            f"batch to append: got {summary.size_max} bytes, wanted at most {config.max_message_bytes} "
+            "(max.message.bytes)"
         )
+    return summary
 
 
 def from_encoded(data: bytes, config: LogConfig, now_ms: int) -> Appendable:
     """Batches that our own encoder made, with their offsets: the topic's rules are checked, and nothing else."""
     headers = scan_batches(data, verify_crc=False).headers
-    check_sizes(headers, config)
-    is_append_time = bool(int(headers[0]["attributes"]) & 0x08)
-    newest = int(headers["max_timestamp"].max())
+    summary = checked_summary(headers, config)
+    is_append_time = bool(summary.attributes & 0x08)
+    newest = summary.max_timestamp
     if config.is_compacted or (
         not is_append_time
         and (
@@ -105,7 +87,7 @@ def from_encoded(data: bytes, config: LogConfig, now_ms: int) -> Appendable:
         )
     ):
         _check_records(data, headers, config, now_ms, is_append_time)
-    return Appendable([data], headers, len(data), newest if is_append_time else -1)
+    return Appendable([data], headers, summary, len(data), newest if is_append_time else -1)
 
 
 def _check_records(data: bytes, headers: Headers, config: LogConfig, now_ms: int, is_append_time: bool) -> None:
@@ -131,7 +113,7 @@ def from_leader(
     scan = whole(buffer, verify_crc=True)
     if not len(scan):
         return None
-    check_sizes(scan.headers, config)
+    checked_summary(scan.headers, config)
     view = memoryview(buffer).cast("B")[: scan.consumed]
     spans = [(0, scan.consumed)]
     if int(scan.headers["magic"].min()) >= 2:
@@ -159,8 +141,7 @@ def from_leader(
         append_time_ms = made.log_append_time_ms
     data = parts[0] if len(parts) == 1 else b"".join(parts)
     headers = scan_batches(data, verify_crc=False).headers
-    check_sizes(headers, config)
-    return Appendable([data], headers, memoryview(data).nbytes, append_time_ms)
+    return Appendable([data], headers, checked_summary(headers, config), memoryview(data).nbytes, append_time_ms)
 
 
 def from_follower(buffer: Buffer, *, leader_epoch: int, origin: Origin) -> Appendable | None:
@@ -186,4 +167,4 @@ def from_follower(buffer: Buffer, *, leader_epoch: int, origin: Origin) -> Appen
     if (lasts[1:] <= lasts[:-1]).any():
         raise UsageError("offsets to append", got=str(lasts.tolist()[:20]), wanted="last offsets that increase")
     end = int(headers[-1]["position"]) + int(headers[-1]["size_in_bytes"])
-    return Appendable([memoryview(buffer).cast("B")[:end]], headers, end)
+    return Appendable([memoryview(buffer).cast("B")[:end]], headers, summarize(headers), end)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from typing_extensions import Buffer
 
+from logcore._batch import summarize
 from logcore._encode import encode_columns
 from logcore._record import encode_batches
 from logcore.errors import (
@@ -32,7 +33,7 @@ from logcore.errors import (
 )
 
 from . import truncation
-from .appending import Appendable, AppendResult, Headers, Origin, from_encoded, from_follower, from_leader
+from .appending import Appendable, AppendResult, Origin, from_encoded, from_follower, from_leader
 from .config import LogConfig
 from .disk import Disk, DiskFile
 from .epochs import LeaderEpochCache
@@ -366,12 +367,12 @@ class PartitionLog:
         if batches is None:
             return None
         if origin in ("follower", "raft_leader") and (
-            batches.first_offset < self.log_end_offset
-            or (origin == "raft_leader" and batches.first_offset != self.log_end_offset)
+            batches.summary.first_offset < self.log_end_offset
+            or (origin == "raft_leader" and batches.summary.first_offset != self.log_end_offset)
         ):
             raise UsageError(
-                "offset to append", where=self.directory,
-                got=f"{batches.first_offset} to {batches.last_offset}", wanted=f"{self.log_end_offset} or more",
+                "offset to append", where=self.directory, wanted=f"{self.log_end_offset} or more",
+                got=f"{batches.summary.first_offset} to {batches.summary.last_offset}",
             )  # fmt: skip
         if batches.size_in_bytes > self.config.segment_size:
             raise RecordListTooLargeError(
@@ -406,14 +407,15 @@ class PartitionLog:
         return self._result(batches)
 
     def _result(self, batches: Appendable) -> AppendResult:
+        summary = batches.summary
         return AppendResult(
-            batches.first_offset,
-            batches.last_offset,
-            batches.record_count,
+            summary.first_offset,
+            summary.last_offset,
+            summary.record_count if summary.record_count >= 0 else None,
             batches.size_in_bytes,
-            batches.max_timestamp,
+            summary.max_timestamp,
             batches.log_append_time_ms,
-            int(batches.headers[-1]["leader_epoch"]),
+            summary.leader_epoch,
             self.log_start_offset,
         )
 
@@ -442,11 +444,9 @@ class PartitionLog:
                     "(segment.bytes)"
                 )
             size = int(ends[count - 1])
+            headers = batches.headers[begin : begin + count]
             yield Appendable(
-                [view[position : position + size]],
-                batches.headers[begin : begin + count],
-                size,
-                batches.log_append_time_ms,
+                [view[position : position + size]], headers, summarize(headers), size, batches.log_append_time_ms
             )
             begin, position = begin + count, position + size
 
@@ -454,17 +454,21 @@ class PartitionLog:
         self, batches: Appendable, origin: Origin, now_ms: int, transaction_version: int, guard: VerificationGuard
     ) -> AppendResult | None:
         """Append to one segment. Returns what a duplicate is answered with, if it is one."""
-        last_offset = batches.last_offset
-        self._assign_epochs(batches.headers)
+        summary = batches.summary
+        last_offset = summary.last_offset
+        self._assign_epochs(batches)
         segment = self.segments.active
-        if segment.should_roll(batches.size_in_bytes, batches.max_timestamp, last_offset, now_ms):
+        if segment.should_roll(batches.size_in_bytes, summary.max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, batches.roll_offset)
         candidates: dict[int, ProducerAppend] = {}
         completed: list[CompletedTxn] = []
-        duplicate = self._check_producers(batches, segment, origin, transaction_version, guard, candidates, completed)
-        if duplicate is not None:
-            return duplicate
-        segment.append(batches.parts, batches.headers)
+        if summary.has_producer:
+            duplicate = self._check_producers(
+                batches, segment, origin, transaction_version, guard, candidates, completed
+            )
+            if duplicate is not None:
+                return duplicate
+        segment.append(batches.parts, batches.headers, summary)
         self.log_end_offset = last_offset + 1
         self.is_new_epoch_due = False
         self.is_changed = True
@@ -478,10 +482,12 @@ class PartitionLog:
         self.producers.map_end_offset = last_offset + 1
         return None
 
-    def _assign_epochs(self, headers: Headers) -> None:
+    def _assign_epochs(self, batches: Appendable) -> None:
         """Note where a leader epoch begins, on the disk too, before its first batch is written."""
-        if len(headers) == 1:
-            self._assign_epoch(headers[0])
+        headers, summary = batches.headers, batches.summary
+        if summary.is_one_epoch:
+            if summary.leader_epoch >= 0:
+                self.epochs.assign(summary.leader_epoch, summary.first_offset)
         else:
             # Most appends are of one epoch: look at those batches only whose epoch is not that of the one before.
             epochs = headers["leader_epoch"]

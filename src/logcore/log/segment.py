@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
+from logcore._batch import BatchSummary, summarize
 from logcore._index import OffsetIndex, TimeIndex
 from logcore._segment import BatchFile, BatchPosition, Indexer, RecordPosition
 from logcore.errors import CorruptIndex, StorageError, UsageError
@@ -356,14 +357,19 @@ class Segment:
         )
         return self._indexer
 
-    def append(self, parts: Iterable[Buffer], headers: npt.NDArray[np.void]) -> int:
+    def append(
+        self, parts: Iterable[Buffer], headers: npt.NDArray[np.void], summary: BatchSummary | None = None
+    ) -> int:
         """Write batches at the end; `headers` is what scan_batches() says of them, their positions aside.
 
+        summary: what summarize() makes of the headers, if the caller has it
         Returns where they begin. All or nothing: if the log or an index cannot be written, both are as before.
         """
         if not len(headers):
             return self.size
-        for offset in (int(headers[0]["last_offset"]), int(headers[-1]["last_offset"])):
+        if summary is None:
+            summary = summarize(headers)
+        for offset in (summary.first_last_offset, summary.last_offset):
             if not self.fits(offset):
                 raise SegmentOffsetOverflow(self, offset)
         indexer = self._begin_to_write()
@@ -374,7 +380,7 @@ class Segment:
             self.file.truncate(position)
             raise
         if position == 0:
-            self.first_timestamp = int(headers[0]["max_timestamp"])
+            self.first_timestamp = summary.first_max_timestamp
         self.is_log_dirty = self._are_indexes_dirty = True
         return position
 
