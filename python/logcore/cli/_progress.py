@@ -11,7 +11,7 @@ _WIDTH = 30
 
 
 class Progress:
-    """How far a reader has come in `total` bytes (None: not known). Draws nothing where nobody would see it.
+    """How far one has come in `total` bytes, or records (None: not known). Draws nothing where nobody would see it.
 
     It is shown if stderr is a terminal and stdout is not: on the same terminal the output itself is the progress.
     """
@@ -22,9 +22,11 @@ class Progress:
         *,
         out: TextIO | None = None,
         is_shown: bool | None = None,
+        unit: str = "bytes",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._total = total
+        self.total = total
+        self._unit = unit
         self._out = sys.stderr if out is None else out
         self._is_shown = (sys.stderr.isatty() and not sys.stdout.isatty()) if is_shown is None else is_shown
         self._clock = clock
@@ -36,14 +38,17 @@ class Progress:
         if not self._is_shown or self._clock() < self._next:
             return
         self._next = self._clock() + _SECONDS_BETWEEN
-        text = f"{done / 1e6:.1f} MB"
-        if self._total:
-            part = min(done / self._total, 1.0)
+        text = self._amount(done)
+        if self.total:
+            part = min(done / self.total, 1.0)
             bar = "#" * round(part * _WIDTH)
-            text = f"{part:4.0%} [{bar:.<{_WIDTH}}] {text} of {self._total / 1e6:.1f} MB"
+            text = f"{part:4.0%} [{bar:.<{_WIDTH}}] {text} of {self._amount(self.total)}"
         self._out.write(f"\r\x1b[K{text}")
         self._out.flush()
         self._is_drawn = True
+
+    def _amount(self, count: int) -> str:
+        return f"{count / 1e6:.1f} MB" if self._unit == "bytes" else f"{count} {self._unit}"
 
     def clear(self) -> None:
         """Take the bar away, before another line is written and at the end."""

@@ -27,7 +27,13 @@ EXIT_BROKEN_PIPE = 128 + 13  # and SIGPIPE: neither clean nor damaged, the reade
 
 # name -> one line for `logcore --help`; the module logcore.cli.<name> is imported when it is asked for
 COMMANDS = {
-    "dump": "print the batches and records of a .log file, find damage in it",
+    "dump": "print what is in any file of a log or a log root, or sum up a directory",
+    "verify": "find every damage in a partition or a log root; mend what can be mended",
+    "cat": "print the records of a partition, as lines or JSON; follow it",
+    "append": "append lines or JSON to a partition",
+    "compact": "keep of each key only the latest record",
+    "retain": "delete what retention lets go",
+    "export": "write a partition to a Parquet, Arrow or JSON-lines file",
     "bench": "measure the codec on this machine, and on your data",
 }
 
@@ -35,7 +41,10 @@ EPILOG = """\
 exit codes: 0 done, 1 damage was found, 2 wrong use or a file that cannot be read
 
 examples:
-  logcore dump 00000000000000000000.log
+  seq 1000 | logcore append data/numbers-0
+  logcore cat data/numbers-0 --from 990
+  logcore verify data
+  logcore dump data/numbers-0/00000000000000000000.log
   logcore bench codec --codec none zstd
   logcore dump --help
 """

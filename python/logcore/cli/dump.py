@@ -1,4 +1,6 @@
-"""`logcore dump FILE`: the batches and records of a log segment, or of any file of batches.
+"""`logcore dump PATH`: the batches and records of a log segment, or of any file of batches.
+
+Every other file of a log is told by its name, and directories too: see _files.py.
 
 It reads and never writes. Damage found is exit code 1; a file that merely ends in a part of a batch or in zeros, as
 crashes and preallocation leave it, is clean.
@@ -7,7 +9,8 @@ crashes and preallocation leave it, is clean.
 import argparse
 from collections.abc import Iterator
 
-from logcore import Batch, ControlRecord, CorruptBatch, Record
+from logcore import Batch, ControlRecord, CorruptBatch, Record, UsageError
+from logcore.cli._files import dump_other, is_other_file
 from logcore.cli._printers import TEXT_BYTES_MAX, JsonPrinter, Printer, TextPrinter, batch_fields
 from logcore.cli._progress import Progress
 from logcore.cli._reader import (
@@ -23,10 +26,13 @@ from logcore.cli.command import EXIT_DAMAGE, count_from, tell
 EXIT_CLEAN = 0
 
 DESCRIPTION = """\
-Print the batches and records of a .log file, or of any file of Kafka record batches (magic 0, 1 and 2).
+Print what is in a file of a log, told by its name: a .log (or any other file of Kafka record batches, magic 0, 1
+and 2), .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint, partition.metadata; of a log root its
+checkpoints, meta.properties and .kafka_cleanshutdown. A suffix .deleted, .cleaned or .swap does not matter. Of a
+directory, a partition's or a root's, a summary is printed: offsets, segments, files, sizes.
 
-Each checksum is verified. Without --salvage the dump stops at the first damage; with it, it goes on at the
-next batch whose checksum is right.
+Each checksum is verified. Without --salvage the dump of a .log stops at the first damage; with it, it goes on at
+the next batch whose checksum is right.
 """
 
 EPILOG = rf"""text:
@@ -35,7 +41,10 @@ EPILOG = rf"""text:
 
 json:
   An object a line, in ASCII. "type" is one of
-    file     path, size_in_bytes, base_offset (what the file's name says, or null)
+    file     path, size_in_bytes; of batches also base_offset (what the file's name says, or null)
+    entry    of all other files, with the fields that Kafka's own dump names: offset, position, timestamp,
+             producer_id, first_offset, last_stable_offset, epoch, start_offset, topic, …
+    root, partition, segment, directory      of a directory
     batch    every header field; count is null for magic 0 and 1
     record   offset, timestamp, key, value, headers (a list of [name, value]); in a control batch also control
     damage   position (of the batch, in the file), record_index, at (byte inside the batch, or inside its
@@ -57,6 +66,9 @@ exit codes:
   141  whoever read the output went away (as `| head` does)
 
 examples:
+  logcore dump data                                         a log root: its topics, partitions, files
+  logcore dump data/orders-0                                a partition: its offsets, segments, files
+  logcore dump data/orders-0/00000000000000000170.timeindex
   logcore dump 00000000000000000000.log                     everything, for reading
   logcore dump --batches-only 00000000000000000000.log      headers only, which is fast
   logcore dump --offset 1234 --limit 10 FILE                ten records from offset 1234 on
@@ -74,12 +86,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
     add = parser.add_argument
     number, count = count_from(0), count_from(1)
-    add("file", metavar="FILE", help="a .log file or a file of batches; - is standard input")
+    add("file", metavar="PATH", help="a file of a log, a directory, or any file of batches; - is standard input")
     add("--json", action="store_true", help="one JSON object a line, lossless (see below)")
     add("--batches-only", action="store_true", help="headers of batches, no records")
     add("--offset", type=number, metavar="N", help="start at the batch that holds offset N, and at that record in it")
     add("--position", type=number, metavar="N", default=0, help="start at byte N, where a batch must begin")
-    add("--limit", type=count, metavar="N", help="stop after N records (after N batches with --batches-only)")
+    add(
+        "--limit",
+        type=count,
+        metavar="N",
+        help="stop after N records, or entries (after N batches with --batches-only)",
+    )
     add("--salvage", action="store_true", help="report damage and go on at the next whole batch")
     add("--full", action="store_true", help=f"in text, do not cut keys and values after {TEXT_BYTES_MAX} bytes")
     add(
@@ -100,6 +117,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Dump `args.file`; 1 if damage was found, else 0."""
+    if args.file != "-" and is_other_file(args.file):
+        for name in ("offset", "position", "salvage", "batches_only", "full"):
+            if getattr(args, name) not in (None, 0, False):
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(flag, where=args.file, got="another file", wanted="one of batches, such as a .log")
+        return dump_other(args.file, is_json=args.json, limit=args.limit)
     with open_source(args.file, args.position) as source:
         progress = Progress(source.size_in_bytes)
         printer: Printer

@@ -197,6 +197,15 @@ class Root:
             self.note(log)
             self._broker_epoch = UNKNOWN_BROKER_EPOCH
 
+    def distrust(self, partition: TopicPartition) -> None:
+        """Let the next open of a partition read all of it, as after a crash before anything was flushed."""
+        if partition in self.logs:
+            raise UsageError("partition to read anew", where=str(partition), got="an open log", wanted="a closed one")
+        if self.recovery_points.get(partition):
+            self.recovery_points.set(partition, 0)
+            self.recovery_points.write(self.disk)
+        self._unclean.add(partition)
+
     def note_failed(self, log: PartitionLog) -> None:
         """A log could not be closed in order, and is recovered when it is opened next."""
         self.logs.pop(log.partition, None)
