@@ -120,6 +120,7 @@ def damage_file(
         verdicts = [_KEPT] * lengths + [("torn", 0)] + [_LOST] * (count - lengths - 1)
     else:
         lengths = count if rng.random() < 0.5 else int(rng.random() * (count + 1))
+        torn_at = lengths if rng.random() < 0.5 else -1
         kept = rng.random()
         verdicts = [_any_verdict(rng, kept, garbles) for _ in events]
     return _damaged(rng, bytearray(data), length, FileDamage(events, verdicts, lengths, bytearray(), 0), torn_at)
@@ -166,7 +167,8 @@ def _damaged(rng: random.Random, data: bytearray, length: int, made: FileDamage,
         if index < made.lengths:
             length = max(length, at + len(new))
         elif index == torn_at:
-            length = max(length, at + there)
+            grown = there if verdict == "torn" and rng.random() < 0.7 else int(rng.random() * (len(new) + 1))
+            length = max(length, at + grown)
     del data[length:]
     made.data, made.length = data, length
     return made
