@@ -11,7 +11,8 @@ import pytest
 from logcore._index import OffsetIndex
 from logcore.errors import LockedError, StorageError
 from logcore.log.disk import Disk, DiskFile, read_file, write_file
-from tests.disk.crash import EXTREMES, CrashCase, CrashDisk, Crashed, crash_cases
+from tests.disk.cases import CrashCase, crash_cases
+from tests.disk.crash import EXTREMES, CrashDisk, Crashed
 from tests.disk.damage import Order
 
 
