@@ -30,13 +30,13 @@ disk. A bit that is to read wrong does so in what is mapped or resized from then
 from __future__ import annotations
 
 import os
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
 
 from typing_extensions import Buffer
 
@@ -50,7 +50,7 @@ Unsynced = Literal["kept", "forgotten", "reverted"]
 
 KINDS = frozenset(
     {name for kind in (Disk, DiskFile, DiskMapping, DiskLock) for name in vars(kind) if not name.startswith("_")}
-    - {"size"}
+    - {"size", "view"}
     | {"create"}
 )
 
@@ -144,7 +144,7 @@ class FaultyDisk:
         self._faults: list[Fault] = []
         self._flips: list[Flip] = []
         # By id; one that is forgotten is closed.
-        self._opened: WeakValueDictionary[int, FaultyFile | FaultyMapping] = WeakValueDictionary()
+        self._opened: weakref.WeakValueDictionary[int, FaultyFile | FaultyMapping] = weakref.WeakValueDictionary()
 
     # ---------------------------------------------------------------------------------------------- what goes wrong
 
@@ -474,35 +474,48 @@ class FaultyFile:
             raise fault.error(call)
 
 
-class FaultyMapping(LentBytes):
+class FaultyMapping:
     """A mapped file of a FaultyDisk: a copy of the bytes of the mapping behind it."""
 
     def __init__(self, disk: FaultyDisk, mapping: DiskMapping) -> None:
-        super().__init__()
         self._disk = disk
         self.inner = mapping
         self.is_new = mapping.is_new
         self._unsynced: list[tuple[int, bytes]] = []
+        self._views: list[weakref.ref[LentBytes]] = []
         self.inode = disk.opened(self)
         self._fill()
 
     def _fill(self) -> None:
         """Take over all bytes, and draw which of them are wrong."""
         self._flips = self._disk.flips(self.path, 0, len(self.inner))
-        bytearray.__init__(self, len(self.inner))
-        self.show(0, len(self))
+        self._view = LentBytes(len(self.inner))
+        self._views = [view for view in self._views if view() is not None] + [weakref.ref(self._view)]
+        self.show(0, len(self._view))
 
     def show(self, position: int, size: int) -> None:
         """Take over bytes that were written, as far as they are mapped."""
-        written = self._behind(position, size)
-        self[position : position + len(written)] = _with_flips(written, position, self._flips)
+        written = _with_flips(self._behind(position, size), position, self._flips)
+        for view in self._views:
+            shown = view()
+            if shown is not None and position < len(shown):
+                part = written[: len(shown) - position]
+                shown[position : position + len(part)] = part
 
     def _behind(self, position: int, size: int) -> bytes:
         """Bytes of the mapping behind this one."""
         if not len(self.inner):
             return b""  # nobody can look at it once it is closed
-        with memoryview(self.inner) as view, view[position : position + size] as found:
+        with memoryview(self.inner.view()) as view, view[position : position + size] as found:
             return bytes(found)
+
+    def view(self) -> Buffer:
+        """See DiskMapping."""
+        self.inner.view()  # refused once it is closed
+        return self._view
+
+    def __len__(self) -> int:
+        return len(self.inner)
 
     @property
     def path(self) -> str:
@@ -529,13 +542,11 @@ class FaultyMapping(LentBytes):
 
     def resize(self, size_in_bytes: int) -> None:
         """See DiskMapping."""
-        if size_in_bytes >= 0:  # what is refused anyway, the mapping behind refuses
-            self.check_unseen(self.path)
         call = Call("resize", self.path, size_in_bytes)
         try:
             self._disk.do(call, lambda: self.inner.resize(size_in_bytes))
         finally:
-            if len(self) != len(self.inner):
+            if len(self._view) != len(self.inner):
                 self._fill()
 
     def flush(self) -> None:
@@ -551,11 +562,9 @@ class FaultyMapping(LentBytes):
 
     def close(self) -> None:
         """See DiskMapping."""
-        self.check_unseen(self.path)
         call = Call("close", self.path)
         fault = self._disk.noted(call)
         self._disk.closed(self)
-        self.clear()
         self.inner.close()
         if fault is not None:
             raise fault.error(call)

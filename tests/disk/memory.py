@@ -10,9 +10,8 @@ missing, as it is from the seam.
 What differs from a real disk, on purpose:
 
 - A mapping of a file that is cut under it would end the process with SIGBUS when it is looked at. Here the cut is
-  refused, with InvariantError.
+  refused, with InvariantError. A view of before a resize() that made the file shorter shows POISON there.
 - Only bytes that were written count against `capacity_bytes`: no names, no nodes, no zeros that were never written.
-- A mapping is a bytearray, and so is empty after close() where the real one cannot be looked at.
 """
 
 from __future__ import annotations
@@ -201,7 +200,7 @@ class MemoryFile:
         return f"MemoryFile({self.path!r}, {f'{self.size} bytes' if self._is_open else 'closed'})"
 
 
-class MemoryMapping(LentBytes):
+class MemoryMapping:
     """A mapped file of a MemoryDisk: logcore._file.MappedFile, in Python."""
 
     def __init__(self, disk: MemoryDisk, path: str, size_in_bytes: int, is_writable: bool) -> None:
@@ -213,18 +212,24 @@ class MemoryMapping(LentBytes):
             self._file.close()
             _refuse("map", errno.ENODEV, path)
         self._node = self._file._node
-        self._map()
+        self._view = self._map()
 
-    def _map(self) -> None:
-        if self._file._end:
-            bytearray.__init__(self, self._file._end)
-            front = self._node.data[: len(self)]
-            self[: len(front)] = front
-            self._node.mappings.append(weakref.ref(self))
+    def _map(self) -> LentBytes:
+        view = LentBytes(self._file._end)
+        front = self._node.data[: len(view)]
+        view[: len(front)] = front
+        self._node.mappings[:] = [other for other in self._node.mappings if other() is not None]
+        self._node.mappings.append(weakref.ref(view))
+        return view
 
-    def _unmap(self) -> None:
-        self.clear()
-        self._node.mappings[:] = [other for other in self._node.mappings if other() is not None and other() is not self]
+    def view(self) -> Buffer:
+        """See DiskMapping."""
+        if not self._file._is_open:
+            raise UsageError("mapped file", where=self.path, got="a look", wanted="none after close()")
+        return self._view
+
+    def __len__(self) -> int:
+        return len(self._view) if self._file._is_open else 0
 
     @property
     def path(self) -> str:
@@ -242,14 +247,16 @@ class MemoryMapping(LentBytes):
     def resize(self, size_in_bytes: int) -> None:
         """See DiskMapping."""
         length = _checked("size_in_bytes", size_in_bytes, 0, FILE_BYTES_MAX)
-        self.check_unseen(self.path)
         self._file._file(to_write=True)
-        self._unmap()
+        self._view.is_current = False
         try:
             self._file._set_length(length)
             self._file.size = min(self._file.size, length)
         finally:
-            self._map()
+            if len(self._view) == self._file._end:
+                self._view.is_current = True
+            else:
+                self._view = self._map()
 
     def flush(self) -> None:
         """See DiskMapping."""
@@ -257,8 +264,7 @@ class MemoryMapping(LentBytes):
 
     def close(self) -> None:
         """See DiskMapping."""
-        self.check_unseen(self.path)
-        self._unmap()
+        self._view.is_current = False
         self._file.size = self._file._end
         self._file.close()
 
@@ -269,7 +275,8 @@ class MemoryMapping(LentBytes):
 class MemoryLock:
     """A lock of a MemoryDisk: logcore.log.disk.RecordLock, of the process that the disk was made for."""
 
-    def __init__(self, file: MemoryFile) -> None:
+    def __init__(self, disk: MemoryDisk, file: MemoryFile) -> None:
+        self._disk = disk
         self._file = file
 
     @property
@@ -278,8 +285,14 @@ class MemoryLock:
         return self._file._is_open
 
     def release(self) -> None:
-        """See DiskLock."""
-        self._file.close()
+        """See DiskLock. The file goes first, as RecordLock says."""
+        if self._file._is_open:
+            try:
+                if not self._disk.volume.is_dead:
+                    with suppress(StorageError):
+                        self._disk.unlink(self._file.path)
+            finally:
+                self._file.close()
 
 
 class MemoryDisk:
@@ -453,7 +466,7 @@ class MemoryDisk:
             file.close()
             raise LockedError(path, holder=holder)
         node.lock_holder = self.process
-        return MemoryLock(file)
+        return MemoryLock(self, file)
 
     # ----------------------------------------------------------------------------------------------------- for a test
 

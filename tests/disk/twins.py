@@ -149,7 +149,7 @@ class Twin:
         if not self.mappings:
             return None
         mapping = self.mappings[number % len(self.mappings)]
-        return call(mapping), len(mapping), bytes(memoryview(mapping)) if len(mapping) else b""
+        return call(mapping), len(mapping), bytes(memoryview(mapping.view())) if len(mapping) else b""
 
     def _look(self, number: int) -> Outcome | None:
         return self._with_mapping(number, lambda mapping: None)
@@ -161,10 +161,13 @@ class Twin:
         return self._with_mapping(number, lambda mapping: mapping.resize(size_in_bytes))
 
     def _resize_seen(self, number: int, size_in_bytes: int) -> Outcome | None:
-        def resize_seen(mapping: DiskMapping) -> None:
-            if len(mapping):  # a closed one cannot be looked at, but one in memory can
-                with memoryview(mapping):
-                    mapping.resize(size_in_bytes)
+        def resize_seen(mapping: DiskMapping) -> bytes:
+            if not len(mapping):
+                return b""
+            with memoryview(mapping.view()) as view:  # stays, as far as the file goes
+                mapping.resize(size_in_bytes)
+                with view[:size_in_bytes] as kept:
+                    return bytes(kept)
 
         return self._with_mapping(number, resize_seen)
 

@@ -27,24 +27,18 @@ from logcore.errors import InvariantError, StorageError
 DIRECTORY_BYTES = 4096  # what a small directory says of its size
 
 
-class LentBytes(bytearray):
-    """Bytes that others look at in place: what a mapping in memory is.
+POISON = 0xA5  # what a view shows of bytes that its file no longer has, where the real one ends the process
 
-    A class of Python exports no buffer before 3.12, and whoever derives from one that does has the bytes in itself. So
-    a mapping holds a copy of what its file has, which is kept up to date.
+
+class LentBytes(bytearray):
+    """Bytes that others look at in place: what view() of a mapping in memory gives.
+
+    A copy of what the file has, which is kept up to date as long as somebody holds it.
+
+    is_current: the mapping shows its file by it; False once the mapping was resized and has another
     """
 
-    def check_unseen(self, path: str) -> None:
-        """Nobody may be looking at bytes that are to move. An export of a bytearray can be told only by trying."""
-        try:
-            if self:
-                last = self.pop()
-                self.append(last)
-            else:
-                self.append(0)
-                self.clear()
-        except BufferError:
-            raise InvariantError(f"{path}: the mapping was to move while somebody looks at it") from None
+    is_current = True
 
 
 class _Node:
@@ -176,10 +170,16 @@ class Volume:
 
     def set_length(self, node: FileNode, length: int, path: str) -> None:
         """Cut a file, or let it be longer."""
-        for mapping in node.mappings:
-            shown = mapping()
-            if shown is not None and length < len(shown):
+        views = [shown for shown in (mapping() for mapping in node.mappings) if shown is not None]
+        for shown in views:
+            if shown.is_current and length < len(shown):
                 raise InvariantError(f"{path}: cut to {length} bytes under a mapping of {len(shown)}: SIGBUS")
+        for shown in views:
+            if length < len(shown):
+                shown[length:] = bytes([POISON]) * (len(shown) - length)
+            grown = min(length, len(shown)) - node.length
+            if grown > 0:
+                shown[node.length : node.length + grown] = bytes(grown)
         self.used_bytes -= max(len(node.data) - length, 0)
         del node.data[length:]
         node.length = length

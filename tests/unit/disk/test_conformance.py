@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logcore._index import OffsetIndex, TimeIndex
-from logcore.errors import InvariantError, LockedError, StorageError, UsageError
+from logcore.errors import LockedError, StorageError, UsageError
 from logcore.log.disk import Disk, DiskFile, SystemDisk, read_file, write_file
 from tests.disk.crash import CrashDisk
 from tests.disk.faulty import FaultyDisk
@@ -199,14 +199,10 @@ def test_what_cannot_be_opened_says_why(place: Place) -> None:
 
 def test_a_mapping_shows_what_is_written_and_keeps_its_length(place: Place) -> None:
     mapping = place.disk.map(place.path("0.index"), 80, is_writable=True)
-    assert (mapping.is_new, len(mapping), bytes(memoryview(mapping))) == (True, 80, bytes(80))
+    assert (mapping.is_new, len(mapping), bytes(memoryview(mapping.view()))) == (True, 80, bytes(80))
     mapping.write(8, b"entry")
-    with memoryview(mapping) as view:
+    with memoryview(mapping.view()) as view:
         assert view[8:13] == b"entry"
-        with pytest.raises(InvariantError, match="while somebody looks at it"):
-            mapping.resize(8)
-        with pytest.raises(InvariantError, match="while somebody looks at it"):
-            mapping.close()
         mapping.write(8, b"ENTRY")
         assert view[8:13] == b"ENTRY"
     with pytest.raises(UsageError, match="wanted none behind the end at 80"):
@@ -215,10 +211,28 @@ def test_a_mapping_shows_what_is_written_and_keeps_its_length(place: Place) -> N
     mapping.close()
     mapping.close()
     assert len(mapping) == 0
+    with pytest.raises(UsageError, match="got a look, wanted none after close"):
+        mapping.view()
     assert place.read("0.index") == bytes(8) + b"ENTRY" + bytes(67)
     again = place.disk.map(place.path("0.index"), 8000, is_writable=True)
     assert (again.is_new, len(again)) == (False, 80)
     again.close()
+
+
+def test_a_view_outlives_the_resize_of_its_mapping(place: Place) -> None:
+    mapping = place.disk.map(place.path("0.index"), 16, is_writable=True)
+    with memoryview(mapping.view()) as before:
+        mapping.write(0, b"entry")
+        mapping.resize(24)
+        assert (len(before), len(mapping)) == (16, 24)
+        mapping.write(8, b"more")
+        assert bytes(before) == b"entry\0\0\0more\0\0\0\0"
+        mapping.resize(8)
+        with before[:8] as kept:
+            assert bytes(kept) == b"entry\0\0\0"
+        with memoryview(mapping.view()) as after:
+            assert bytes(after) == b"entry\0\0\0"
+        mapping.close()
 
 
 def test_a_mapping_shows_what_is_written_past_it(place: Place) -> None:
@@ -227,7 +241,7 @@ def test_a_mapping_shows_what_is_written_past_it(place: Place) -> None:
     file = place.writable("a")
     file.write(4, b"xyz")
     file.append([b"more"])
-    assert bytes(memoryview(mapping)) == b"0123xyz789"
+    assert bytes(memoryview(mapping.view())) == b"0123xyz789"
     file.close()
     with pytest.raises(UsageError, match="a file that was opened to be written"):
         mapping.write(0, b"x")

@@ -331,7 +331,7 @@ STEPS = [
     ),
     *("rename /d/a -> /d/b", "sync directory /d", "create /d/m", "set length /d/m", "write /d/m", "set length /d/m"),
     *("sync /d/m", "set time of /d/m", "unlink /d/m", "make directory /e", "make directory /e/f"),
-    *("remove directory /e/f", "create /.lock"),
+    *("remove directory /e/f", "create /.lock", "unlink /.lock"),
 ]
 
 
