@@ -139,7 +139,7 @@ class ReadOnlyLog:
             self.cuts.append(cut)
             self._producers = None
             if len(self.segments):
-                self._begin_again(self.segments.active)
+                self._begin_again()
                 self._find_end()
         log_start_offset = min(log_start_offset, self._end_offset)
         self.view = LogView(
@@ -172,10 +172,25 @@ class ReadOnlyLog:
                 cut = min([cut, *(entry.start_offset for entry in self._epochs if entry.epoch > epoch_before)])
         return cut if cut < end_before else None
 
-    def _begin_again(self, segment: Segment) -> None:
-        """Know nothing of the last segment: its indexes and its batches may be others."""
-        segment.release()
-        self._end_position, self._end_offset = 0, segment.base_offset
+    def _begin_again(self) -> None:
+        """Know nothing of the last segment: its indexes and its batches may be others.
+
+        It is another object then. Views that have the old one go on with the file that it has open.
+        """
+        last = self.segments.active
+        self.segments.replace([last], [self._segment(last.base_offset, last.suffix)])
+        self._end_position, self._end_offset = 0, last.base_offset
+
+    def _segment(self, base_offset: int, suffix: str) -> Segment:
+        return ReadOnlySegment(
+            self.disk,
+            self.directory,
+            base_offset,
+            self.config,
+            created_ms=self.now_ms,
+            suffix=suffix,
+            is_writable=False,
+        )
 
     def _list(self) -> dict[int, str]:
         """The segments: base offset -> suffix of its files.
@@ -210,22 +225,13 @@ class ReadOnlyLog:
         found = []
         for base_offset, suffix in now.items():
             segment = known.get(base_offset)
-            if segment is None or segment.suffix != suffix or self._is_replaced(segment):
-                segment = ReadOnlySegment(
-                    self.disk,
-                    self.directory,
-                    base_offset,
-                    self.config,
-                    created_ms=self.now_ms,
-                    suffix=suffix,
-                    is_writable=False,
-                )
+            is_stale = segment is was_last and base_offset != max(now)  # it went on after it was looked at
+            if segment is None or is_stale or segment.suffix != suffix or self._is_replaced(segment):
+                segment = self._segment(base_offset, suffix)
             found.append(segment)
         self.segments.replace(list(self.segments), found)
         if found and found[-1] is not was_last:
-            if was_last is not None:
-                was_last.release()  # Its indexes went on.
-            self._begin_again(found[-1])
+            self._begin_again()
 
     def _is_replaced(self, segment: Segment) -> bool:
         """Whether the file of that name is another one now. Only an open file can tell."""
@@ -240,7 +246,8 @@ class ReadOnlyLog:
         segment = self.segments.active
         size = segment.file.refresh()
         if size < self._end_position:
-            self._begin_again(segment)
+            self._begin_again()
+            segment = self.segments.active
             size = segment.file.size
         if not self._end_position:
             self._end_position = segment.start_for(segment.base_offset + 0x7FFFFFFF, size)
