@@ -236,6 +236,7 @@ class Pass:
             log.config,
             created_ms=self.now_ms,
             suffix=CLEANED,
+            opened=log.opened,
         )
         cleaned.create()
         try:

@@ -39,7 +39,7 @@ from .names import (
 from .partition import Keeper, PartitionLog
 from .producers import ProducerState
 from .recovery import Outcome, Progress, SegmentRecovery, rebuild_producers, recover_segment
-from .segment import Segment, SegmentOffsetOverflow
+from .segment import OpenSegments, Segment, SegmentOffsetOverflow
 from .segments import Segments
 from .splitting import split_segment
 from .uuids import TopicId
@@ -94,6 +94,7 @@ class Loader:
     repair: bool = False
     progress: Progress | None = None
     segments: Segments = field(default_factory=Segments)
+    opened: OpenSegments = field(default_factory=OpenSegments)
     recovery: Recovery = field(init=False)
     epochs: LeaderEpochCache = field(init=False)
 
@@ -137,6 +138,7 @@ class Loader:
             topic_id=topic_id,
             draw=self.draw,
             now_ms=self.now_ms,
+            opened=self.opened,
         )
         if not self.found.is_clean:
             log.note_unsynced(
@@ -217,6 +219,7 @@ class Loader:
             roll_jitter_ms=self.draw(bound) if bound else 0,
             suffix=suffix,
             kinds=kinds,
+            opened=self.opened,
         )
 
     def find_segments(self, names: list[str]) -> None:

@@ -42,7 +42,7 @@ from .names import DELETED, SEGMENT_SUFFIXES, TopicPartition, file_name
 from .producer_append import Origin as ProducerOrigin
 from .producer_append import ProducerAppend
 from .producers import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, ProducerState
-from .segment import Segment
+from .segment import OpenSegments, Segment
 from .segments import Segments
 from .transactions import CompletedTxn
 from .uuids import TopicId
@@ -117,6 +117,7 @@ class PartitionLog:
         topic_id: TopicId | None,
         draw: Callable[[int], int],
         now_ms: int,
+        opened: OpenSegments,
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -127,6 +128,7 @@ class PartitionLog:
         self.producers = producers
         self.keeper = keeper
         self.topic_id = topic_id
+        self.opened = opened
         self.draw = draw  # draw(n): a number from 0 to n - 1, from whoever has the randomness
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
@@ -581,6 +583,7 @@ class PartitionLog:
             created_ms=now_ms,
             roll_jitter_ms=self.draw(bound) if bound else 0,
             suffix=suffix,
+            opened=self.opened,
         )
 
     def flush(self, now_ms: int) -> int:

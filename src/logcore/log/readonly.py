@@ -39,7 +39,7 @@ from .names import (
 from .partition_metadata import read_partition_metadata
 from .producers import ProducerState
 from .recovery import CHUNK_BYTES, read_producers
-from .segment import Segment
+from .segment import OpenSegments, Segment
 from .segments import Segments
 from .view import Isolation, LogView
 
@@ -105,6 +105,7 @@ class ReadOnlyLog:
         self._epochs: list[EpochEntry] = []
         self._epochs_inode: int | None = -1  # of the file they were read from
         self._producers: ProducerState | None = None
+        self._opened = OpenSegments()
         self.view: LogView
         self.refresh()
 
@@ -178,10 +179,11 @@ class ReadOnlyLog:
         It is another object then. Views that have the old one go on with the file that it has open.
         """
         last = self.segments.active
-        self.segments.replace([last], [self._segment(last.base_offset, last.suffix)])
+        self.segments.replace([last], [self._segment(last.base_offset, last.suffix, is_last=True)])
         self._end_position, self._end_offset = 0, last.base_offset
 
-    def _segment(self, base_offset: int, suffix: str) -> Segment:
+    def _segment(self, base_offset: int, suffix: str, *, is_last: bool = False) -> Segment:
+        # The last one stays open: the end that is known is one of this very file.
         return ReadOnlySegment(
             self.disk,
             self.directory,
@@ -190,6 +192,7 @@ class ReadOnlyLog:
             created_ms=self.now_ms,
             suffix=suffix,
             is_writable=False,
+            opened=None if is_last else self._opened,
         )
 
     def _list(self) -> dict[int, str]:

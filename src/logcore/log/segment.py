@@ -19,6 +19,7 @@ then searched from its beginning, which is slower and right.
 """
 
 import errno
+from collections import deque
 from collections.abc import Iterable
 
 import numpy as np
@@ -35,9 +36,27 @@ from .disk import Disk, DiskFile
 from .names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from .txnindex import TransactionIndex
 
+OPEN_SEGMENTS_MAX = 64  # sealed ones of a log that have files open, three at most each
 OFFSET_SPAN_MAX = 0x7FFFFFFF  # of a segment: an index entry has 32 bits for an offset
 POSITION_MAX = 0x7FFFFFFF  # and as many for where a batch begins
 TIMESTAMP_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+class OpenSegments:
+    """The sealed segments of a log that have files open: at most so many, since a process has only so many descriptors.
+
+    The one that was opened first is let go of. Whoever reads it goes on with the files it has.
+    """
+
+    def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
+        self._count_max = count_max
+        self._opened: deque[Segment] = deque()
+
+    def note(self, segment: "Segment") -> None:
+        """A segment has opened its .log."""
+        self._opened.append(segment)
+        while len(self._opened) > self._count_max:
+            self._opened.popleft().release_if_sealed()
 
 
 class SegmentOffsetOverflow(UsageError):
@@ -59,6 +78,7 @@ class Segment:
     kinds: which of its files there are, where that is known from a listing (None: all of them may be)
     created_ms: when it was made, or opened: what a segment without timestamps is rolled by
     roll_jitter_ms: how much earlier than segment.ms it is rolled
+    opened: is told when it opens its .log, and lets go of segments that have been open for long
     """
 
     __slots__ = (
@@ -79,6 +99,7 @@ class Segment:
         "is_log_dirty",
         "is_writable",
         "max_position",
+        "opened",
         "roll_jitter_ms",
         "suffix",
         "transactions",
@@ -96,7 +117,9 @@ class Segment:
         suffix: str = "",
         kinds: Iterable[str] | None = None,
         is_writable: bool = True,
+        opened: OpenSegments | None = None,
     ) -> None:
+        self.opened = opened
         self.disk = disk
         self.directory = directory
         self.base_offset = base_offset
@@ -148,6 +171,8 @@ class Segment:
             if not self.is_writable:
                 status = self.disk.status(self.path)
                 self.inode = None if status is None else status.inode
+            if self.opened is not None:
+                self.opened.note(self)
         return self._log
 
     @property
@@ -270,6 +295,8 @@ class Segment:
         if self.max_position is None:
             timestamp, offset = self.time_index.last_entry
             self.max_position = (timestamp, offset)
+            if self._log is None:
+                self._time_index = None  # Every segment of a log may be asked, and is to keep no file open for it.
         return self.max_position
 
     @property
@@ -493,6 +520,11 @@ class Segment:
         """Let go of the files; they are closed when the last reader has let go too, and opened again when needed."""
         self._log = self._offset_index = self._time_index = self._indexer = None
         self.transactions.close()
+
+    def release_if_sealed(self) -> None:
+        """release(), unless it is written to, or has something that was not synced."""
+        if self._indexer is None and not self.is_log_dirty and not self._are_indexes_dirty:
+            self.release()
 
     def close(self) -> None:
         """Close the files. One that was written to is finished first, so that nothing lies behind its end."""

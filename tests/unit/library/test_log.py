@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -407,3 +408,21 @@ def test_retention_deletes_what_is_too_old_and_too_much(path: Path) -> None:
         size = log.size_in_bytes
         assert log.retain() > 0
         assert 3000 <= log.size_in_bytes < size
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_log_of_many_segments_needs_few_descriptors(path: Path, read_only: bool) -> None:
+    with small(path, max_message_bytes=1000) as log:
+        log.append([(b"%d" % n, b"x" * 900, NOW + n) for n in range(1200)])
+        assert len(log.segments) > 250
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/dev/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 230, limits[1]))
+    try:
+        with logcore.open_log(path, read_only=read_only, config={"internal.segment.bytes": 4000}) as log:
+            assert [record.offset for record in log.read(0)] == list(range(1200))
+            assert sum(len(columns) for columns in log.read_columns(0)) == 1200
+            assert [next(log.read(offset)).offset for offset in range(0, 1200, 4)] == list(range(0, 1200, 4))
+            assert log.offset_for_timestamp(NOW + 1199).offset == 1199
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
