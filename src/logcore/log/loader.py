@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from logcore.errors import CorruptBatch
+from logcore.errors import CorruptBatch, CorruptIndex
 
 from .config import LogConfig
 from .disk import Disk
@@ -123,6 +123,7 @@ class Loader:
         )
         self.recovery.end_offset = end_offset
         recovery_point = end_offset if self.found.is_clean else min(self.found.recovery_point, end_offset)
+        keeper.lower_recovery_point(self.partition, end_offset)
         log = PartitionLog(
             self.disk,
             self.directory,
@@ -134,7 +135,7 @@ class Loader:
             keeper,
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
-            recovery_point=max(recovery_point, log_start_offset),
+            recovery_point=recovery_point,
             topic_id=topic_id,
             draw=self.draw,
             now_ms=self.now_ms,
@@ -245,21 +246,23 @@ class Loader:
         first_read = len(segments)
         if not self.found.is_clean and segments:
             first_read = max(self.segments.view.floor_index(self.found.recovery_point), 0)
-        for index, segment in enumerate(segments):
+        for index, found in enumerate(segments):
+            segment = found
             lacks_index = not segment.has_offset_index or not segment.has_time_index
             if index >= first_read or (lacks_index and segment.size):
                 if index < first_read:
                     self.recovery.indexes_rebuilt += 1
-                done = self._recover_or_split(segment)
-                if done is not None and done.bytes_cut:
+                segment, done = self._recover_or_split(segment)
+                if done.bytes_cut:
                     self._delete_behind(segment)
                     break
         return self._end_offset()
 
-    def _recover_or_split(self, segment: Segment) -> SegmentRecovery | None:
+    def _recover_or_split(self, segment: Segment) -> tuple[Segment, SegmentRecovery]:
+        """Recover a segment; the last of those that it was split into, if it was."""
         while True:
             try:
-                return self._recover(segment)
+                return segment, self._recover(segment)
             except SegmentOffsetOverflow as overflow:
                 made = split_segment(self.disk, self.directory, self.segments, overflow.segment, self.now_ms)
                 self.recovery.segments_split += 1
@@ -310,9 +313,23 @@ class Loader:
             behind.delete()
             self.recovery.segments_deleted += 1
 
+    def _find_end(self) -> int:
+        """The offset behind the last record. An active segment is written to, so its indexes have to be right."""
+        active = self.segments.active
+        end_offset = active.next_offset()
+        try:
+            _ = active.max_timestamp
+            active.transactions.check()
+        except CorruptIndex:
+            active.is_index_damaged = True
+        if active.is_index_damaged:
+            self.recovery.indexes_rebuilt += 1
+            return self._recover(active).end_offset
+        return end_offset
+
     def _end_offset(self) -> int:
         if len(self.segments):
-            end_offset = self.segments.active.next_offset()
+            end_offset = self._find_end()
             if end_offset >= self.found.log_start_offset:
                 return end_offset
             # Somebody removed segments: what is left ends before the log begins.

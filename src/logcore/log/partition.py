@@ -133,6 +133,7 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
+        self.written_end_offset = log_end_offset  # less than log_end_offset as long as the log ends with a gap
         self.high_watermark = log_start_offset
         self.is_sole_replica = True  # then what is appended is committed
         self.cuts: list[int] = []  # where the log was truncated to, each time
@@ -142,7 +143,7 @@ class PartitionLog:
         self.is_directory_dirty = False
         self.is_parent_dirty = False
         self.is_changed = False  # not what it was when it was opened
-        self.is_new_epoch_due = False  # the log was cut: what comes now must not pass for what was there
+        self.least_epoch = 0  # the log was cut: what comes now must not pass for what was there
         self._unsynced: list[Segment] = []  # sealed, and perhaps not synced whole
         self._deletions: list[PendingDeletion] = []
         self.view: LogView
@@ -231,9 +232,7 @@ class PartitionLog:
     def leader_epoch(self) -> int:
         """That of what the library appends: the latest that is known, and a new one after the log was cut."""
         latest = self.epochs.latest_epoch
-        if latest is None:
-            return 0
-        return latest + 1 if self.is_new_epoch_due else latest
+        return self.least_epoch if latest is None else max(latest, self.least_epoch)
 
     @property
     def size(self) -> int:
@@ -423,6 +422,8 @@ class PartitionLog:
 
     def _take_back(self, offset: int, now_ms: int) -> None:
         """Cut off what a failed append has written from `offset` on. If that fails too, the log ends here."""
+        if self.view.log_end_offset > offset:
+            self.cuts.append(offset)  # A roll has shown readers a part of it.
         try:
             truncation.cut(self, offset, now_ms)
         except StorageError as error:
@@ -471,8 +472,9 @@ class PartitionLog:
             if duplicate is not None:
                 return duplicate
         segment.append(batches.parts, batches.headers, summary)
-        self.log_end_offset = last_offset + 1
-        self.is_new_epoch_due = False
+        self.log_end_offset = self.written_end_offset = last_offset + 1
+        # Before the producers change: if the append is taken back, by this they are known to have changed.
+        self.producers.map_end_offset = last_offset + 1
         self.is_changed = True
         for candidate in candidates.values():
             self.producers.update(candidate)
@@ -481,7 +483,6 @@ class PartitionLog:
                 segment.transactions.append(aborted_transaction(self.producers, transaction))
                 self.is_directory_dirty = True
             self.producers.complete_transaction(transaction)
-        self.producers.map_end_offset = last_offset + 1
         return None
 
     def _assign_epochs(self, batches: Appendable) -> None:
@@ -601,7 +602,7 @@ class PartitionLog:
         dirty = [one for one in (*self._unsynced, self.segments.active) if one.is_log_dirty]
         for segment in dirty:
             segment.is_log_dirty = False  # What is appended from here on makes it so again.
-        return Flush(self.disk, self.log_end_offset, [one.file for one in dirty], self._take_dirty_directories())
+        return Flush(self.disk, self.written_end_offset, [one.file for one in dirty], self._take_dirty_directories())
 
     def end_flush(self, started: "Flush", now_ms: int) -> int:
         """Note that run() has ended well."""

@@ -57,7 +57,6 @@ def raise_log_start_offset(log: "PartitionLog", offset: int) -> bool:
     log.keeper.write_log_start_offset(log.partition, offset)
     log.log_start_offset = offset
     log.is_changed = True
-    log.recovery_point = max(log.recovery_point, offset)
     log.epochs.truncate_from_start(offset)
     log.producers.on_log_start_offset_incremented(offset)
     return True

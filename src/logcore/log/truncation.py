@@ -33,7 +33,8 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     if offset < log.segments.first.base_offset:
         truncate_fully(log, offset, now_ms)
     else:
-        log.keeper.lower_recovery_point(log.partition, offset)
+        found = log.view.find(offset)
+        log.keeper.lower_recovery_point(log.partition, offset if found is None else min(offset, found[1].base_offset))
         log.cuts.append(offset)
         cut(log, offset, now_ms)
         log.publish()
@@ -52,9 +53,12 @@ def cut(log: "PartitionLog", offset: int, now_ms: int) -> None:
     active.truncate_to(offset, now_ms)
     active.sync_log()
     log.log_end_offset = offset
-    log.recovery_point = min(log.recovery_point, offset)
-    log.log_start_offset = min(log.log_start_offset, offset)
-    log.is_new_epoch_due = log.is_changed = True
+    # What was cut inside a batch ends before `offset`. There is nothing on the disk between.
+    log.written_end_offset = active.next_offset()
+    log.recovery_point = min(log.recovery_point, log.written_end_offset)
+    _lower_log_start_offset(log, min(log.log_start_offset, offset))
+    log.is_changed = True
+    log.least_epoch = log.leader_epoch + 1  # also if the epochs that go now are the latest
     log.epochs.truncate_from_end(offset)
     _reload(log, now_ms)
 
@@ -72,15 +76,23 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     segment.create()
     log.segments.add(segment)
     log.is_directory_dirty = True
-    log.log_end_offset = offset
+    log.log_end_offset = log.written_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
-    log.log_start_offset = offset if log_start_offset is None else log_start_offset
+    _lower_log_start_offset(log, offset if log_start_offset is None else log_start_offset)
     log.high_watermark = min(max(log.high_watermark, offset), offset)
-    log.is_new_epoch_due = log.is_changed = True
+    log.is_changed = True
+    log.least_epoch = log.leader_epoch + 1
     log.epochs.clear()
     log.producers.truncate_fully_and_start_at(offset)
     _reload(log, now_ms)
     log.publish()
+
+
+def _lower_log_start_offset(log: "PartitionLog", offset: int) -> None:
+    """Let the log begin where it ends now, if that is lower: on the disk too, or a crash would take what comes next."""
+    if offset < log.log_start_offset:
+        log.keeper.write_log_start_offset(log.partition, offset)
+    log.log_start_offset = offset
 
 
 def _reload(log: "PartitionLog", now_ms: int) -> None:

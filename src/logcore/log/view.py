@@ -8,7 +8,7 @@ takes bytes away: a reader that finds less than its view says asks for the log's
 from typing import Literal, NamedTuple
 
 from logcore._segment import BatchPosition
-from logcore.errors import OffsetOutOfRangeError
+from logcore.errors import OffsetOutOfRangeError, UsageError
 
 from .segment import Segment
 from .segments import SegmentsView
@@ -78,6 +78,8 @@ class LogView(NamedTuple):
 
         The last batch may be cut at `bytes_max`; the first one too, unless `at_least_one`.
         """
+        if bytes_max < 0:
+            raise UsageError("bytes_max", got=bytes_max, wanted="0 or more")
         self.check_offset(offset)
         found = None if offset >= end_offset else self.find(offset)
         if found is None or found[1].base_offset >= end_offset:
