@@ -94,7 +94,7 @@ class Root:
         self.checkpointed_ms = now_ms
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.keeper: Keeper = self  # what logs tell their checkpoints to
-        disk.make_directory(directory)
+        _make_root(disk, directory)
         self._lock: DiskLock = disk.lock(f"{directory}/{LOCK}")
         try:
             self.recovery_points = Checkpoint(disk, f"{directory}/{RECOVERY_CHECKPOINT}")
@@ -290,6 +290,23 @@ class Root:
     def abandon(self) -> None:
         """Let go of the lock and of nothing else: what a forked child does with its copy."""
         self._lock.release()
+
+
+def _make_root(disk: Disk, directory: str) -> None:
+    """Make the directory, and what is missing above it, and let its name survive the machine: no flush does it later.
+
+    So too for one that is empty: whoever made it may have died before.
+    """
+    made = []
+    at = directory
+    while at and disk.status(at) is None:
+        made.append(at)
+        at = os.path.dirname(at)
+    disk.make_directory(directory)
+    if not made and not disk.list(directory):
+        made.append(directory)
+    for path in reversed(made):
+        disk.sync_directory(os.path.dirname(path) or ".")
 
 
 def _is_partition(name: str) -> bool:
