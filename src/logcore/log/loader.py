@@ -94,6 +94,7 @@ class Loader:
     repair: bool = False
     progress: Progress | None = None
     segments: Segments = field(default_factory=Segments)
+    recovered: list[Segment] = field(default_factory=list)  # read whole, and their indexes made again
     recovery: Recovery = field(init=False)
     epochs: LeaderEpochCache = field(init=False)
 
@@ -105,7 +106,6 @@ class Loader:
         self.producers = self._producers(names)
         self.find_segments(names)
         end_offset = self.recover()
-        active = self.segments.active
         # An epoch may begin where the log ends: its leader has not written yet. After a crash it is not known to.
         self.epochs.truncate_from_end(end_offset + 1 if self.found.is_clean else end_offset)
         log_start_offset = max(self.found.log_start_offset, self.segments.first.base_offset)
@@ -138,10 +138,11 @@ class Loader:
             draw=self.draw,
             now_ms=self.now_ms,
         )
+        log.note_unsynced([one for one in self.recovered if any(one is kept for kept in self.segments)])
         if not self.found.is_clean:
-            log.note_unsynced(
-                [one for one in self.segments if one is not active and one.base_offset + 1 > self.found.recovery_point]
-            )
+            # What was removed must not come back beside what is written now: a snapshot of a history that was cut off
+            # has the name that one of the new history will have.
+            self.disk.sync_directory(self.directory)
         return log
 
     def _producers(self, names: list[str]) -> ProducerState:
@@ -287,6 +288,7 @@ class Loader:
             progress=self._progress,
         )
         producers.take_snapshot(sync=False)
+        self.recovered.append(segment)
         if done.bytes_cut:
             self.recovery.bytes_cut += done.bytes_cut
             self.recovery.outcome, self.recovery.error = done.outcome, done.error

@@ -600,10 +600,11 @@ class PartitionLog:
         return found
 
     def note_unsynced(self, segments: Iterable[Segment]) -> None:
-        """Segments that recovery has read: nobody knows whether they are on the disk."""
+        """Segments that recovery has read: nobody knows whether they are on the disk, and their indexes are new."""
         for segment in segments:
             segment.is_log_dirty = True
-            self._unsynced.append(segment)
+            if segment is not self.segments.active:
+                self._unsynced.append(segment)
 
     def sync_sealed(self) -> None:
         """Make indexes and snapshots survive the machine too: before the recovery point is checkpointed.

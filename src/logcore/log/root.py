@@ -168,7 +168,7 @@ class Root:
             progress,
         )
         log = loader.load(self.keeper, metadata.topic_id)
-        log.is_parent_dirty = is_new
+        log.is_parent_dirty = is_new or not loader.found.is_clean
         log.is_changed |= is_new or is_changed or not loader.found.is_clean
         self.logs[partition] = log
         return log, loader.recovery
