@@ -532,7 +532,9 @@ class PartitionLog:
     def roll(self, now_ms: int, expected_offset: int = 0) -> Segment:
         """Begin a new segment at the log end, or at `expected_offset` if that is behind it. Returns the active one.
 
-        Nothing is synced. An active segment that is empty and begins there already stays.
+        What lies before it is flushed first: a crash could leave the new segment, and of the old one less than was
+        written, and nobody could tell such a hole from one that compaction has left. (Kafka flushes here too, but
+        beside the appends, and lives with the hole.) An active segment that is empty and begins there already stays.
         """
         self.check_usable()
         base_offset = max(expected_offset, self.log_end_offset)
@@ -544,6 +546,7 @@ class PartitionLog:
         for kind in SEGMENT_SUFFIXES:
             self.disk.unlink(f"{self.directory}/{file_name(base_offset, kind)}")
         active.seal()
+        self.flush(now_ms)
         segment = self.new_segment(base_offset, now_ms)
         segment.create()
         self.is_directory_dirty = True

@@ -381,6 +381,7 @@ class Segment:
             self._indexer = None
         if self.config.preallocate and self._log is not None and self.is_writable:
             self.file.truncate(self.file.size)
+            self.is_log_dirty = True  # zeros behind the end of a sealed segment would be taken for damage
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Cut at the batch that has `offset`, or the first behind it; returns how many bytes that were.
