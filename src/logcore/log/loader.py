@@ -279,12 +279,14 @@ class Loader:
         if lower is not None:
             first_offset = max(first_offset, lower.next_offset())
         self.recovery.segments_read += 1
+        # A log start offset takes the recovery point along, over what was never flushed: nobody needs it any more.
+        has_flushed = self.found.recovery_point > self.found.log_start_offset
         done = recover_segment(
             segment,
             producers,
             self.epochs,
             first_offset=first_offset,
-            keep_before=0 if self.repair else self.found.recovery_point,
+            keep_before=0 if self.repair or not has_flushed else self.found.recovery_point,
             progress=self._progress,
         )
         producers.take_snapshot(sync=False)
