@@ -53,7 +53,8 @@ def cut(log: "PartitionLog", offset: int, now_ms: int) -> None:
     active.sync_log()
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
-    log.log_start_offset = min(log.log_start_offset, offset)
+    if offset < log.log_start_offset:
+        _lower_start(log, offset)
     log.is_new_epoch_due = log.is_changed = True
     log.epochs.truncate_from_end(offset)
     _reload(log, now_ms)
@@ -71,16 +72,26 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     segment = log.new_segment(offset, now_ms)
     segment.create()
     log.segments.add(segment)
-    log.is_directory_dirty = True
+    log.disk.sync_directory(log.directory)
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
-    log.log_start_offset = offset if log_start_offset is None else log_start_offset
+    _lower_start(log, offset if log_start_offset is None else log_start_offset)
     log.high_watermark = min(max(log.high_watermark, offset), offset)
     log.is_new_epoch_due = log.is_changed = True
     log.epochs.clear()
     log.producers.truncate_fully_and_start_at(offset)
     _reload(log, now_ms)
     log.publish()
+
+
+def _lower_start(log: "PartitionLog", offset: int) -> None:
+    """Let the log begin at `offset`, on the disk too: what is appended below its old start would be lost.
+
+    Only now, when nothing is left that lies between: what was deleted there must not be seen again. A crash before this
+    leaves a log that ends before it begins, and is empty when it is opened.
+    """
+    log.keeper.write_log_start_offset(log.partition, offset)
+    log.log_start_offset = offset
 
 
 def _reload(log: "PartitionLog", now_ms: int) -> None:
