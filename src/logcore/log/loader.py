@@ -3,8 +3,8 @@
     1  .deleted files go. .cleaned files go, and .swap files at or behind the first of them: a compaction or split that
        was not done. The other .swap files are done: they take the place of the segments that they were made of
     2  index files without a .log go; a segment without indexes gets them made from its .log
-    3  after a crash: every segment from that of the recovery point on is read. At the first bad batch the log ends; the
-       segments behind it go
+    3  after a crash: every segment from that of the last record before the recovery point on is read. At the first bad
+       batch the log ends; the segments behind it go
     4  leader epochs and the log start offset are brought in line with what is there, producers with the log's end
 
 After a clean shutdown only the active segment is opened, and only its batches behind the last index entry are read.
@@ -241,7 +241,9 @@ class Loader:
         segments = self.segments.view.segments
         first_read = len(segments)
         if not self.found.is_clean and segments:
-            first_read = max(self.segments.view.floor_index(self.found.recovery_point), 0)
+            # That of the last record before it: if a segment begins just there, the one before was perhaps active when
+            # the recovery point was written down, and its indexes were not on the disk.
+            first_read = max(self.segments.view.floor_index(self.found.recovery_point - 1), 0)
         for index, segment in enumerate(segments):
             lacks_index = not segment.has_offset_index or not segment.has_time_index
             if index >= first_read or (lacks_index and segment.size):
