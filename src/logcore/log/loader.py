@@ -121,6 +121,9 @@ class Loader:
             progress=self._progress,
         )
         self.recovery.end_offset = end_offset
+        if self.found.recovery_point > end_offset:
+            # A truncation inside a batch leaves it behind the end. What is appended there now is not on the disk.
+            keeper.lower_recovery_point(self.partition, end_offset)
         recovery_point = end_offset if self.found.is_clean else min(self.found.recovery_point, end_offset)
         log = PartitionLog(
             self.disk,

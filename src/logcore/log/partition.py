@@ -129,6 +129,7 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
+        self.cut_offset = -1  # where it was last truncated to: its last batch may end before
         self.high_watermark = log_start_offset
         self.is_sole_replica = True  # then what is appended is committed
         self.cuts: list[int] = []  # where the log was truncated to, each time
@@ -601,6 +602,17 @@ class PartitionLog:
             found.append(self.directory.rpartition("/")[0] or "/")
         self.is_directory_dirty = self.is_parent_dirty = self.producers.snapshots.is_directory_changed = False
         return found
+
+    @property
+    def recovery_point_to_keep(self) -> int:
+        """What a checkpoint may say. After a truncation inside a batch there is nothing just below the log end.
+
+        Who finds a bad batch there after a crash must not take it for one that was flushed.
+        """
+        floor = self.segments.floor(self.recovery_point - 1)
+        if self.recovery_point != self.cut_offset or floor is None:
+            return self.recovery_point
+        return floor.base_offset
 
     def note_unsynced(self, segments: Iterable[Segment]) -> None:
         """Segments that recovery has read: nobody knows whether they are on the disk, and their indexes are new."""

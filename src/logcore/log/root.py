@@ -245,7 +245,7 @@ class Root:
 
     def note(self, log: PartitionLog) -> None:
         """Note a log's offsets, to be written with the next write()."""
-        self.recovery_points.set(log.partition, log.recovery_point)
+        self.recovery_points.set(log.partition, log.recovery_point_to_keep)
         self.high_watermarks.set(log.partition, log.high_watermark)
         is_later = log.log_start_offset > log.first_base_offset
         self.log_starts.set(log.partition, log.log_start_offset if is_later else None)

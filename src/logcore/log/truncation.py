@@ -33,7 +33,9 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     if offset < log.segments.first.base_offset:
         truncate_fully(log, offset, now_ms)
     else:
-        log.keeper.lower_recovery_point(log.partition, offset)
+        # To where the segment begins: what is left of it may end before `offset`, and its indexes change too.
+        floor = log.segments.floor(offset)
+        log.keeper.lower_recovery_point(log.partition, 0 if floor is None else floor.base_offset)
         log.cuts.append(offset)
         cut(log, offset, now_ms)
         log.publish()
@@ -51,7 +53,7 @@ def cut(log: "PartitionLog", offset: int, now_ms: int) -> None:
     active = log.segments.active
     active.truncate_to(offset, now_ms)
     active.sync_log()
-    log.log_end_offset = offset
+    log.log_end_offset = log.cut_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
     if offset < log.log_start_offset:
         _lower_start(log, offset)
