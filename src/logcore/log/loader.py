@@ -146,6 +146,8 @@ class Loader:
             # What was removed must not come back beside what is written now: a snapshot of a history that was cut off
             # has the name that one of the new history will have.
             self.disk.sync_directory(self.directory)
+            # Nor must what was cut off by a process that died then.
+            self.segments.active.sync_log()
         return log
 
     def _producers(self, names: list[str]) -> ProducerState:
