@@ -34,6 +34,7 @@ from .names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from .txnindex import TransactionIndex
 
 OFFSET_SPAN_MAX = 0x7FFFFFFF  # of a segment: an index entry has 32 bits for an offset
+TIME_ENTRY_BYTES = 12
 TIMESTAMP_MAX = 0x7FFFFFFFFFFFFFFF
 
 
@@ -329,9 +330,13 @@ class Segment:
     def _go_on_from(self, timestamp: int, offset: int) -> Indexer:
         """Write on from what the indexes hold; `timestamp` is the largest of the log so far, at `offset`."""
         # A time index ends with the largest timestamp when its segment is closed or sealed. If that is not an entry
-        # which writing on would have made anyway, it goes: the indexes are to follow from the log alone.
+        # which writing on would have made anyway, it goes: the indexes are to follow from the log alone. So too if it
+        # has taken the place that is kept for the last one: there would be none for the next largest timestamp.
         last = self.time_index.last_entry
-        if len(self.time_index) and (not len(self.offset_index) or last.offset > self.offset_index.last_offset):
+        has_room = (len(self.time_index) + 1) * TIME_ENTRY_BYTES <= self.config.segment_index_bytes
+        if len(self.time_index) and (
+            not has_room or not len(self.offset_index) or last.offset > self.offset_index.last_offset
+        ):
             self.time_index.truncate_to(last.offset)
         self._indexer = Indexer(
             self.offset_index,
