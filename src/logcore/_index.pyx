@@ -44,6 +44,7 @@ TimestampOffset = namedtuple("TimestampOffset", ("timestamp", "offset"))
 TimestampOffset.__doc__ = "An entry of a time index: the largest timestamp so far, and the offset of its batch."
 
 
+@cython.no_gc_clear    # the collector would take the buffer's owner away before __dealloc__ gives the buffer back
 cdef class Index:
     """What both indexes are: entries of one size in memory that is lent.
 
@@ -225,6 +226,7 @@ cdef class Index:
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class OffsetIndex(Index):
     """Offset -> position of the batch that may hold it.
 
@@ -303,6 +305,7 @@ cdef class OffsetIndex(Index):
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class TimeIndex(Index):
     """Timestamp -> offset from which on it has to be looked for.
 

@@ -288,6 +288,8 @@ class Pass:
         if log.generation != self.generation or not any(one is group.segments[-1] for one in log.segments):
             cleaned.delete()
             return False
+        # What is dropped has a later record of its key, perhaps in a segment that is not on the disk yet.
+        log.sync_sealed()
         old = [one for one in group.segments if any(one is known for known in log.segments)]
         swap_in(log.disk, log.directory, log.segments, old, [cleaned])
         log.forget_segments(old, kept_offset=cleaned.base_offset, now_ms=self.now_ms)

@@ -3,8 +3,8 @@
     1  .deleted files go. .cleaned files go, and .swap files at or behind the first of them: a compaction or split that
        was not done. The other .swap files are done: they take the place of the segments that they were made of
     2  index files without a .log go; a segment without indexes gets them made from its .log
-    3  after a crash: every segment from that of the recovery point on is read. At the first bad batch the log ends; the
-       segments behind it go
+    3  after a crash: every segment from that of the last record before the recovery point on is read. At the first bad
+       batch the log ends; the segments behind it go
     4  leader epochs and the log start offset are brought in line with what is there, producers with the log's end
 
 After a clean shutdown only the active segment is opened, and only its batches behind the last index entry are read.
@@ -95,6 +95,7 @@ class Loader:
     progress: Progress | None = None
     segments: Segments = field(default_factory=Segments)
     opened: OpenSegments = field(default_factory=OpenSegments)
+    recovered: list[Segment] = field(default_factory=list)  # read whole, and their indexes made again
     recovery: Recovery = field(init=False)
     epochs: LeaderEpochCache = field(init=False)
 
@@ -106,7 +107,6 @@ class Loader:
         self.producers = self._producers(names)
         self.find_segments(names)
         end_offset = self.recover()
-        active = self.segments.active
         # An epoch may begin where the log ends: its leader has not written yet. After a crash it is not known to.
         self.epochs.truncate_from_end(end_offset + 1 if self.found.is_clean else end_offset)
         log_start_offset = max(self.found.log_start_offset, self.segments.first.base_offset)
@@ -122,8 +122,10 @@ class Loader:
             progress=self._progress,
         )
         self.recovery.end_offset = end_offset
+        if self.found.recovery_point > end_offset:
+            # A truncation inside a batch leaves it behind the end. What is appended there now is not on the disk.
+            keeper.lower_recovery_point(self.partition, end_offset)
         recovery_point = end_offset if self.found.is_clean else min(self.found.recovery_point, end_offset)
-        keeper.lower_recovery_point(self.partition, end_offset)
         log = PartitionLog(
             self.disk,
             self.directory,
@@ -141,10 +143,13 @@ class Loader:
             now_ms=self.now_ms,
             opened=self.opened,
         )
+        log.note_unsynced([one for one in self.recovered if any(one is kept for kept in self.segments)])
         if not self.found.is_clean:
-            log.note_unsynced(
-                [one for one in self.segments if one is not active and one.base_offset + 1 > self.found.recovery_point]
-            )
+            # What was removed must not come back beside what is written now: a snapshot of a history that was cut off
+            # has the name that one of the new history will have.
+            self.disk.sync_directory(self.directory)
+            # Nor must what was cut off by a process that died then.
+            self.segments.active.sync_log()
         return log
 
     def _producers(self, names: list[str]) -> ProducerState:
@@ -245,7 +250,9 @@ class Loader:
         segments = self.segments.view.segments
         first_read = len(segments)
         if not self.found.is_clean and segments:
-            first_read = max(self.segments.view.floor_index(self.found.recovery_point), 0)
+            # That of the last record before it: if a segment begins just there, the one before was perhaps active when
+            # the recovery point was written down, and its indexes were not on the disk.
+            first_read = max(self.segments.view.floor_index(self.found.recovery_point - 1), 0)
         for index, found in enumerate(segments):
             segment = found
             lacks_index = not segment.has_offset_index or not segment.has_time_index
@@ -285,15 +292,18 @@ class Loader:
         if lower is not None:
             first_offset = max(first_offset, lower.next_offset())
         self.recovery.segments_read += 1
+        # A log start offset takes the recovery point along, over what was never flushed: nobody needs it any more.
+        has_flushed = self.found.recovery_point > self.found.log_start_offset
         done = recover_segment(
             segment,
             producers,
             self.epochs,
             first_offset=first_offset,
-            keep_before=0 if self.repair else self.found.recovery_point,
+            keep_before=0 if self.repair or not has_flushed else self.found.recovery_point,
             progress=self._progress,
         )
         producers.take_snapshot(sync=False)
+        self.recovered.append(segment)
         if done.bytes_cut:
             self.recovery.bytes_cut += done.bytes_cut
             self.recovery.outcome, self.recovery.error = done.outcome, done.error

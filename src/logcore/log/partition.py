@@ -134,6 +134,7 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.written_end_offset = log_end_offset  # less than log_end_offset as long as the log ends with a gap
+        self.cut_offset = -1  # where it was last truncated to: its last batch may end before
         self.high_watermark = log_start_offset
         self.is_sole_replica = True  # then what is appended is committed
         self.cuts: list[int] = []  # where the log was truncated to, each time
@@ -552,7 +553,9 @@ class PartitionLog:
     def roll(self, now_ms: int, expected_offset: int = 0) -> Segment:
         """Begin a new segment at the log end, or at `expected_offset` if that is behind it. Returns the active one.
 
-        Nothing is synced. An active segment that is empty and begins there already stays.
+        What lies before it is flushed first: a crash could leave the new segment, and of the old one less than was
+        written, and nobody could tell such a hole from one that compaction has left. (Kafka flushes here too, but
+        beside the appends, and lives with the hole.) An active segment that is empty and begins there already stays.
         """
         self.check_usable()
         base_offset = max(expected_offset, self.log_end_offset)
@@ -564,6 +567,7 @@ class PartitionLog:
         for kind in SEGMENT_SUFFIXES:
             self.disk.unlink(f"{self.directory}/{file_name(base_offset, kind)}")
         active.seal()
+        self.flush(now_ms)
         segment = self.new_segment(base_offset, now_ms)
         segment.create()
         self.is_directory_dirty = True
@@ -620,11 +624,23 @@ class PartitionLog:
         self.is_directory_dirty = self.is_parent_dirty = self.producers.snapshots.is_directory_changed = False
         return found
 
+    @property
+    def recovery_point_to_keep(self) -> int:
+        """What a checkpoint may say. After a truncation inside a batch there is nothing just below the log end.
+
+        Who finds a bad batch there after a crash must not take it for one that was flushed.
+        """
+        floor = self.segments.floor(self.recovery_point - 1)
+        if self.recovery_point != self.cut_offset or floor is None:
+            return self.recovery_point
+        return floor.base_offset
+
     def note_unsynced(self, segments: Iterable[Segment]) -> None:
-        """Segments that recovery has read: nobody knows whether they are on the disk."""
+        """Segments that recovery has read: nobody knows whether they are on the disk, and their indexes are new."""
         for segment in segments:
             segment.is_log_dirty = True
-            self._unsynced.append(segment)
+            if segment is not self.segments.active:
+                self._unsynced.append(segment)
 
     def sync_sealed(self) -> None:
         """Make indexes and snapshots survive the machine too: before the recovery point is checkpointed.

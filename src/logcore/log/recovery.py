@@ -93,8 +93,11 @@ def recover_segment(
             )  # fmt: skip
         if next_offset < keep_before:
             raise error
+        # Durably: good batches may lie behind the bad one. If the next append took just the place of the bad one, and
+        # a crash undid the cut, they would follow it as if they had been appended after it.
         segment.file.truncate(position)
         segment.is_log_dirty = True
+        segment.sync_log()
     segment.seal()
     return SegmentRecovery(next_offset, position, size - position, outcome, error)
 

@@ -94,7 +94,7 @@ class Root:
         self.checkpointed_ms = now_ms
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.keeper: Keeper = self  # what logs tell their checkpoints to
-        disk.make_directory(directory)
+        _make_root(disk, directory)
         self._lock: DiskLock = disk.lock(f"{directory}/{LOCK}")
         try:
             self.recovery_points = Checkpoint(disk, f"{directory}/{RECOVERY_CHECKPOINT}")
@@ -168,7 +168,7 @@ class Root:
             progress,
         )
         log = loader.load(self.keeper, metadata.topic_id)
-        log.is_parent_dirty = is_new
+        log.is_parent_dirty = is_new or not loader.found.is_clean
         log.is_changed |= is_new or is_changed or not loader.found.is_clean
         self.logs[partition] = log
         return log, loader.recovery
@@ -254,7 +254,7 @@ class Root:
 
     def note(self, log: PartitionLog) -> None:
         """Note a log's offsets, to be written with the next write()."""
-        self.recovery_points.set(log.partition, log.recovery_point)
+        self.recovery_points.set(log.partition, log.recovery_point_to_keep)
         self.high_watermarks.set(log.partition, log.high_watermark)
         is_later = log.log_start_offset > log.first_base_offset
         self.log_starts.set(log.partition, log.log_start_offset if is_later else None)
@@ -299,6 +299,23 @@ class Root:
     def abandon(self) -> None:
         """Let go of the lock and of nothing else: what a forked child does with its copy."""
         self._lock.release()
+
+
+def _make_root(disk: Disk, directory: str) -> None:
+    """Make the directory, and what is missing above it, and let its name survive the machine: no flush does it later.
+
+    So too for one that is empty: whoever made it may have died before.
+    """
+    made = []
+    at = directory
+    while at and disk.status(at) is None:
+        made.append(at)
+        at = os.path.dirname(at)
+    disk.make_directory(directory)
+    if not made and not disk.list(directory):
+        made.append(directory)
+    for path in reversed(made):
+        disk.sync_directory(os.path.dirname(path) or ".")
 
 
 def _is_partition(name: str) -> bool:

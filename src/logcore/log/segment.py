@@ -39,6 +39,7 @@ from .txnindex import TransactionIndex
 OPEN_SEGMENTS_MAX = 64  # sealed ones of a log that have files open, three at most each
 OFFSET_SPAN_MAX = 0x7FFFFFFF  # of a segment: an index entry has 32 bits for an offset
 POSITION_MAX = 0x7FFFFFFF  # and as many for where a batch begins
+TIME_ENTRY_BYTES = 12
 TIMESTAMP_MAX = 0x7FFFFFFFFFFFFFFF
 
 
@@ -370,9 +371,13 @@ class Segment:
     def _go_on_from(self, timestamp: int, offset: int) -> Indexer:
         """Write on from what the indexes hold; `timestamp` is the largest of the log so far, at `offset`."""
         # A time index ends with the largest timestamp when its segment is closed or sealed. If that is not an entry
-        # which writing on would have made anyway, it goes: the indexes are to follow from the log alone.
+        # which writing on would have made anyway, it goes: the indexes are to follow from the log alone. So too if it
+        # has taken the place that is kept for the last one: there would be none for the next largest timestamp.
         last = self.time_index.last_entry
-        if len(self.time_index) and (not len(self.offset_index) or last.offset > self.offset_index.last_offset):
+        has_room = (len(self.time_index) + 1) * TIME_ENTRY_BYTES <= self.config.segment_index_bytes
+        if len(self.time_index) and (
+            not has_room or not len(self.offset_index) or last.offset > self.offset_index.last_offset
+        ):
             self.time_index.truncate_to(last.offset)
         self._indexer = Indexer(
             self.offset_index,
@@ -427,6 +432,7 @@ class Segment:
             self._indexer = None
         if self.config.preallocate and self._log is not None and self.is_writable:
             self.file.truncate(self.file.size)
+            self.is_log_dirty = True  # zeros behind the end of a sealed segment would be taken for damage
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Cut at the batch that has `offset`, or the first behind it; returns how many bytes that were.

@@ -33,8 +33,9 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     if offset < log.segments.first.base_offset:
         truncate_fully(log, offset, now_ms)
     else:
-        found = log.view.find(offset)
-        log.keeper.lower_recovery_point(log.partition, offset if found is None else min(offset, found[1].base_offset))
+        # To where the segment begins: what is left of it may end before `offset`, and its indexes change too.
+        floor = log.segments.floor(offset)
+        log.keeper.lower_recovery_point(log.partition, 0 if floor is None else floor.base_offset)
         log.cuts.append(offset)
         cut(log, offset, now_ms)
         log.publish()
@@ -52,11 +53,12 @@ def cut(log: "PartitionLog", offset: int, now_ms: int) -> None:
     active = log.segments.active
     active.truncate_to(offset, now_ms)
     active.sync_log()
-    log.log_end_offset = offset
+    log.log_end_offset = log.cut_offset = offset
     # What was cut inside a batch ends before `offset`. There is nothing on the disk between.
     log.written_end_offset = active.next_offset()
     log.recovery_point = min(log.recovery_point, log.written_end_offset)
-    _lower_log_start_offset(log, min(log.log_start_offset, offset))
+    if offset < log.log_start_offset:
+        _lower_start(log, offset)
     log.is_changed = True
     log.least_epoch = log.leader_epoch + 1  # also if the epochs that go now are the latest
     log.epochs.truncate_from_end(offset)
@@ -75,10 +77,10 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     segment = log.new_segment(offset, now_ms)
     segment.create()
     log.segments.add(segment)
-    log.is_directory_dirty = True
+    log.disk.sync_directory(log.directory)
     log.log_end_offset = log.written_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
-    _lower_log_start_offset(log, offset if log_start_offset is None else log_start_offset)
+    _lower_start(log, offset if log_start_offset is None else log_start_offset)
     log.high_watermark = min(max(log.high_watermark, offset), offset)
     log.is_changed = True
     log.least_epoch = log.leader_epoch + 1
@@ -88,10 +90,13 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     log.publish()
 
 
-def _lower_log_start_offset(log: "PartitionLog", offset: int) -> None:
-    """Let the log begin where it ends now, if that is lower: on the disk too, or a crash would take what comes next."""
-    if offset < log.log_start_offset:
-        log.keeper.write_log_start_offset(log.partition, offset)
+def _lower_start(log: "PartitionLog", offset: int) -> None:
+    """Let the log begin at `offset`, on the disk too: what is appended below its old start would be lost.
+
+    Only now, when nothing is left that lies between: what was deleted there must not be seen again. A crash before this
+    leaves a log that ends before it begins, and is empty when it is opened.
+    """
+    log.keeper.write_log_start_offset(log.partition, offset)
     log.log_start_offset = offset
 
 
