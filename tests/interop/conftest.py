@@ -1,10 +1,15 @@
-"""One JVM for all tests of this directory."""
+"""One JVM for each kind of helper, for all tests of this directory."""
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.interop.kafka import KafkaReader
+pytest.register_assert_rewrite("tests.interop.dumping")
+
+from tests.interop.host import Host  # noqa: E402
+from tests.interop.kafka import KafkaReader, classpath  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +17,19 @@ def kafka() -> Iterator[KafkaReader]:
     reader = KafkaReader()
     yield reader
     reader.close()
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Host.java, compiled."""
+    directory = tmp_path_factory.mktemp("classes")
+    source = Path(__file__).with_name("Host.java")
+    subprocess.run(["javac", "-cp", classpath(), "-d", str(directory), str(source)], check=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tools(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Kafka's tools and clients. Brokers have processes of their own, to be killed."""
+    with Host(classes, tmp_path_factory.mktemp("tools") / "stderr.txt") as host:
+        yield host
