@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.dumping")
+pytest.register_assert_rewrite("tests.interop.dumping", "tests.interop.written")
 
-from tests.interop.host import Host  # noqa: E402
+from tests.interop.host import Broker, Host  # noqa: E402
 from tests.interop.kafka import KafkaReader, classpath  # noqa: E402
 
 
@@ -33,3 +33,10 @@ def tools(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
     """Kafka's tools and clients. Brokers have processes of their own, to be killed."""
     with Host(classes, tmp_path_factory.mktemp("tools") / "stderr.txt") as host:
         yield host
+
+
+@pytest.fixture(scope="module")
+def broker(classes: Path, tools: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of the module's own, formatted and not started. Its second start takes a second, its first some five."""
+    with Broker(classes, tmp_path_factory.mktemp("broker") / "one", tools) as made:
+        yield made

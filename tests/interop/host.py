@@ -10,7 +10,9 @@ import selectors
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -182,6 +184,16 @@ class Broker:
         assert self._host is not None
         self._host.run("stop")
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start it, and shut it down in order, unless it was killed meanwhile."""
+        self.start()
+        try:
+            yield
+        finally:
+            if self._host is not None:
+                self.stop()
+
     def kill(self) -> None:
         """SIGKILL it."""
         assert self._host is not None
@@ -211,21 +223,29 @@ class Broker:
         A run is sent and flushed by itself; as ("commit", records) or ("abort", records) it is a transaction, and a
         transactional.id has to be among the properties.
         """
-        told = []
+        sent = []
         for run in runs:
             end, records = (run[0], run[1]) if isinstance(run, tuple) else (None, run)
             assert not isinstance(records, str)
-            told.append({"end": end, "records": [[partition, one.timestamp, *content(one)] for one in records]})
-        done = self._clients.run("produce", topic=topic, properties=self._client(properties), runs=told)
+            sent.append({"end": end, "records": [[partition, one.timestamp, *content(one)] for one in records]})
+        done = self._clients.run("produce", topic=topic, properties=self._client(properties), runs=sent)
         return list(done["offsets"])
 
-    def consume(self, topic: str, partition: int = 0, *, isolation: str = "read_uncommitted") -> Consumed:
-        """All of a partition, as Kafka's consumer sees it."""
+    def consume(self, topic: str, *, isolation: str = "read_uncommitted") -> dict[int, Consumed]:
+        """All of a topic, as Kafka's consumer sees it, by partition."""
         properties = self._client({"isolation.level": isolation})
-        answer = self._clients.run("consume", topic=topic, properties=properties)[str(partition)]
-        return Consumed(answer["start"], answer["end"], answer["records"])
+        answer = self._clients.run("consume", topic=topic, properties=properties)
+        return {int(partition): Consumed(*one.values()) for partition, one in answer.items()}
 
 
 def told(records: Iterable[Record]) -> list[list[Any]]:
     """Records as Kafka's consumer tells them: offset, timestamp, and the rest in hex."""
     return [[one.offset, one.timestamp, *content(one)] for one in records]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Ask again and again, until it is so or the time is over."""
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {ANSWER_SECONDS_MAX} s"
+        time.sleep(0.02)

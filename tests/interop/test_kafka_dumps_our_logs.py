@@ -1,8 +1,5 @@
 """Kafka's DumpLogSegments accepts every kind of log that we write, and says of it what we wrote."""
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +7,7 @@ import pytest
 from logcore import open_log
 from tests.interop.dumping import Dumped, check_dump, files_of
 from tests.interop.host import Host
-from tests.interop.written import CODECS, SMALL, Writer, write_mixed_log, writing
+from tests.interop.written import CODECS, SMALL, Writer, kill_a_writer, write_mixed_log, writing
 
 pytestmark = pytest.mark.peers
 
@@ -86,7 +83,7 @@ def test_kafka_accepts_a_log_whose_first_records_were_deleted(tools, tmp_path):
 def test_kafka_accepts_our_producers_and_says_their_sequences(tools, tmp_path):
     with writing(tmp_path / "orders-0") as writer:
         for count in range(1, 60):
-            writer.append_idempotent(count % 3, count % 5 + 1)
+            writer.append_idempotent(count % 3, writer.rows(count % 5 + 1))
     dumped = check(tools, writer)
     last_snapshot = dumped.rows[files_of(tmp_path / "orders-0", ".snapshot")[-1].name]
     assert {int(row["producerId"]) for row in last_snapshot} == {0, 1, 2}
@@ -153,13 +150,6 @@ def test_kafka_accepts_a_compacted_log_of_transactions(tools, tmp_path):
         writer.records[:] = left
     dumped = check_dump(tools, tmp_path / "orders-0")
     assert offsets_of(dumped) == [one.offset for one in left]
-
-
-def kill_a_writer(partition: Path, seed: int) -> None:
-    """Run written.py, which ends with SIGKILL."""
-    command = [sys.executable, "-m", "tests.interop.written", str(partition), str(seed)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], check=False)
-    assert done.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("tail", [b"", b"\0" * 1000, b"\1" * 70], ids=["whole", "zeros", "torn"])

@@ -7,6 +7,7 @@ SIGKILL: nothing is closed, nothing is flushed after the middle.
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,15 +29,24 @@ FIRST_MS = 1_700_000_000_000
 
 
 class Writer:
-    """A log that is open, and the records that whoever reads it must see."""
+    """A log that is open, and the records that whoever reads it must see.
 
-    def __init__(self, log: Log, seed: int = 0, known: "Writer | None" = None) -> None:
-        self.log = log
+    Kafka numbers its producers from 0, so those of a log that it goes on writing have large ids.
+    """
+
+    def __init__(self, log: Log | None, seed: int = 0, known: "Writer | None" = None) -> None:
+        self._log = log
         self._random = random.Random(seed)
         self.records: list[Record] = [] if known is None else known.records
         self._aborted: set[int] = set() if known is None else known._aborted
         self._now_ms = FIRST_MS if known is None else known._now_ms
         self._next_sequence: dict[int, int] = {} if known is None else known._next_sequence
+
+    @property
+    def log(self) -> Log:
+        """The log. A model of what Kafka alone writes has none."""
+        assert self._log is not None
+        return self._log
 
     @property
     def committed(self) -> list[Record]:
@@ -55,34 +65,44 @@ class Writer:
             made.append(Record(-1, self._now_ms - dice.choice([0, 0, 0, 50]), key, value, headers))
         return made
 
-    def _note(self, rows: list[Record], first_offset: int) -> list[int]:
-        offsets = list(range(first_offset, first_offset + len(rows)))
+    def note(self, rows: list[Record], offsets: list[int], *, is_aborted: bool = False) -> None:
+        """Somebody wrote these records at these offsets."""
         self.records += [Record(offset, *list(row)[1:]) for offset, row in zip(offsets, rows, strict=True)]
-        return offsets
+        if is_aborted:
+            self._aborted.update(offsets)
+
+    def _note(self, rows: list[Record], first_offset: int, *, is_aborted: bool = False) -> None:
+        self.note(rows, list(range(first_offset, first_offset + len(rows))), is_aborted=is_aborted)
 
     def append(self, count: int, *, compression: str | None = None) -> None:
         """Append some records, in one batch."""
         rows = self.rows(count)
         self._note(rows, self.log.append(rows, compression=compression).first_offset)
 
-    def append_keyed(self, count: int, keys: int) -> None:
-        """Append records that have one of a few keys each, and now and then delete one."""
-        rows = [
-            Record(-1, row.timestamp, b"key-%d" % self._random.randrange(keys), row.value, row.headers)
+    def keyed_rows(self, count: int, keys: int, *, tombstones: bool = True) -> list[Record]:
+        """Records that have one of a few keys each, and now and then delete one."""
+        return [
+            Record(
+                -1, row.timestamp, b"key-%d" % self._random.randrange(keys),
+                b"" if row.value is None and not tombstones else row.value, row.headers,
+            )
             for row in self.rows(count)
-        ]
+        ]  # fmt: skip
+
+    def append_keyed(self, count: int, keys: int, *, tombstones: bool = True) -> None:
+        """Append such records."""
+        rows = self.keyed_rows(count, keys, tombstones=tombstones)
         self._note(rows, self.log.append(rows).first_offset)
 
-    def append_idempotent(self, producer_id: int, count: int) -> None:
+    def append_idempotent(self, producer_id: int, rows: list[Record]) -> None:
         """Append a batch of a producer, and once more: the second is a duplicate."""
-        rows = self.rows(count)
         sequence = self._next_sequence.get(producer_id, 0)
         batch = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
         first = self.log.append(rows, **batch)
         again = self.log.append(rows, **batch)
         assert again.is_duplicate
         assert again.first_offset == first.first_offset
-        self._next_sequence[producer_id] = sequence + count
+        self._next_sequence[producer_id] = sequence + len(rows)
         self._note(rows, first.first_offset)
 
     def transact(self, producer_id: int, *sizes: int, commit: bool, between: int = 0) -> None:
@@ -101,9 +121,7 @@ class Writer:
             )  # fmt: skip
             self.log.append_batches(batch, leader_epoch=epoch, origin="follower")
             self._next_sequence[producer_id] = sequence + size
-            offsets = self._note(rows, first)
-            if not commit:
-                self._aborted.update(offsets)
+            self._note(rows, first, is_aborted=not commit)
             if between:
                 self.append(between)
         marker = encode_transaction_marker(
@@ -129,11 +147,11 @@ class Writer:
         for _ in range(appends):
             match self._random.randrange(8):
                 case 0:
-                    self.append_idempotent(self._random.randrange(3), self._random.randrange(1, 5))
+                    self.append_idempotent(5000 + self._random.randrange(3), self.rows(self._random.randrange(1, 5)))
                 case 1:
                     sizes = [self._random.randrange(1, 5) for _ in range(self._random.randrange(1, 4))]
                     self.transact(
-                        self._random.randrange(10, 13), *sizes, commit=bool(self._random.randrange(2)),
+                        6000 + self._random.randrange(3), *sizes, commit=bool(self._random.randrange(2)),
                         between=self._random.randrange(3),
                     )  # fmt: skip
                 case _:
@@ -145,6 +163,13 @@ def writing(path: Path, seed: int = 0, known: Writer | None = None, **config: st
     """A log to write to; closed in order. known: what was written to it before."""
     with open_log(path, config=SMALL | config) as log:
         yield Writer(log, seed, known)
+
+
+def kill_a_writer(partition: Path, seed: int) -> None:
+    """Run this file, which ends with SIGKILL."""
+    command = [sys.executable, "-m", "tests.interop.written", str(partition), str(seed)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == -signal.SIGKILL
 
 
 def write_mixed_log(writer: Writer) -> None:
