@@ -5,15 +5,21 @@ Each test creates its topic in Kafka, writes the partition while the broker is d
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from logcore import Record, open_log
+from logcore import Record, decode_batches, open_log
 from tests.interop.dumping import files_of
 from tests.interop.host import Broker, Consumed, told, wait_until
 from tests.interop.written import CODECS, SMALL, Writer, kill_a_writer, write_mixed_log, writing
 
 pytestmark = pytest.mark.peers
+
+BATCH_FIELDS = (
+    "base_offset", "last_offset", "count", "compression", "max_timestamp", "producer_id", "producer_epoch",
+    "base_sequence", "last_sequence", "leader_epoch", "is_transactional", "is_control",
+)  # fmt: skip
 
 
 def create(broker: Broker, topic: str, *, partitions: int = 1, **config: str) -> str:
@@ -146,6 +152,18 @@ def logs_of(directory: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in files_of(directory, ".log", ".index", ".timeindex", ".txnindex")}
 
 
+def batches_of(log: Path) -> list[tuple[Any, ...]]:
+    """The batches of a file, but for when their delete horizon is."""
+    return [
+        (
+            *(getattr(batch, name) for name in BATCH_FIELDS),
+            batch.delete_horizon_ms is None,
+            list(batch),
+        )
+        for batch in decode_batches(log.read_bytes())
+    ]
+
+
 def cleaned_offset(root: Path, topic: str) -> int:
     """Up to where Kafka says that it has compacted a topic of one partition."""
     for line in (root / "cleaner-offset-checkpoint").read_text().splitlines():
@@ -180,6 +198,38 @@ def test_kafka_compacts_our_log_to_the_bytes_that_we_compact_it_to(broker, tmp_p
     with open_log(directory, config=SMALL | policy) as log:
         assert list(log.read(0)) == left
         assert log.compact() is None
+
+
+def test_kafka_compacts_our_transactions_to_the_records_and_batches_that_we_compact_them_to(broker, tmp_path):
+    policy = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    create(broker, "mixed", **policy)
+    directory = broker.root / "mixed-0"
+    with writing(directory, 9, **policy) as writer:
+        # Kafka's leader takes no record without a key for such a topic, its replicas do, and its cleaner drops them.
+        for number in range(60):
+            writer.append_keyed(4, keys=20)
+            writer.transact(6000 + number % 3, 3, 2, commit=number % 2 == 0)
+        writer.log.roll()
+        end_offset = writer.log.log_end_offset
+    copy = tmp_path / "mixed-0"
+    shutil.copytree(directory, copy)
+    with open_log(copy, config=SMALL | policy) as log:
+        assert log.compact() is not None
+        left, committed = list(log.read(0)), list(log.read(0, isolation="read_committed"))
+    assert latest(committed) == latest([one for one in writer.committed if one.key is not None])
+
+    with broker.running():
+        wait_until(lambda: cleaned_offset(broker.root, "mixed") == end_offset, "Kafka's compaction")
+        assert broker.consume("mixed")[0].records == told(left)
+        assert broker.consume("mixed", isolation="read_committed")[0].records == told(committed)
+    # When tombstones and markers may go was reckoned from another time: it is in the batches, and in their checksums.
+    assert [batches_of(one) for one in files_of(directory, ".log")] == [
+        batches_of(one) for one in files_of(copy, ".log")
+    ]
+    for kind in (".index", ".timeindex", ".txnindex"):
+        assert [(one.name, one.read_bytes()) for one in files_of(directory, kind) if one.stat().st_size] == [
+            (one.name, one.read_bytes()) for one in files_of(copy, kind) if one.stat().st_size
+        ]
 
 
 def test_kafka_serves_what_we_compact_of_its_log(broker):
