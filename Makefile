@@ -42,7 +42,7 @@ demo: .venv/.demo  ## set up and run the tour: encode, read back, query, damage,
 test: lint test-release test-debug test-sanitize  ## set up and pass the tests: lint, then all three builds, seeded
 
 .PHONY: test-all
-test-all: lint  ## the full counts, Kafka's own reader, the lowest dependencies, sdist and wheel (an hour)
+test-all: lint  ## the full counts, Kafka itself, the lowest dependencies, sdist and wheel (an hour)
 	LOGCORE_FULL=1 $(MAKE) test-release test-debug
 	LOGCORE_FULL=1 $(MAKE) fuzz
 	$(MAKE) test-peers test-lowest
@@ -68,7 +68,7 @@ fuzz-coverage: .venv-coverage/.installed  ## ten minutes of coverage-guided fuzz
 	tools/sanitize.sh .venv-coverage/bin/python -m tests.fuzz.coverage --seconds 600
 
 .PHONY: test-peers
-test-peers: .venv/.test build/kafka-jars/.fetched  ## Kafka's own reader on what we write (needs a JDK and Maven)
+test-peers: .venv/.test build/kafka-jars/.fetched  ## Kafka's own reader, tools and broker on what we write (needs a JDK and Maven)
 	LOGCORE_KAFKA_JARS=$(CURDIR)/build/kafka-jars $(BIN)/python -m pytest -m peers $(PYTEST_ARGS)
 
 .PHONY: test-lowest

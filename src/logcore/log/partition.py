@@ -722,9 +722,14 @@ class PartitionLog:
             raise self.failure
         try:
             self._delete_due(None)
-            self._unsynced.append(self.segments.active)
+            active = self.segments.active
+            self._unsynced.append(active)
             self.flush(now_ms)
-            self.segments.active.finish()
+            if active.has_offset_index and active.has_time_index:
+                active.finish()
+            else:  # Nothing was appended to it. Kafka takes a segment without indexes for one to recover.
+                active.seal()
+                self.is_directory_dirty = True
             self.producers.take_snapshot(sync=True)
             if self.epochs.is_dirty:
                 self.epochs.flush(self.disk)
