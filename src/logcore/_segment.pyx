@@ -170,14 +170,19 @@ cdef class BatchFile:
         return timestamp, offset
 
     def has_horizon(self, now_ms, position=0, end=None) -> bool:
-        """Whether a batch from `position` on has a delete horizon that is not after `now_ms`."""
+        """Whether a batch from `position` on has tombstones or a marker, and a delete horizon not after `now_ms`.
+
+        A batch keeps its horizon when its tombstones have gone and other records stay, so those few are looked into.
+        """
         cdef Header header
         cdef int64_t at, stop, now = check_range("now_ms", now_ms, 0, 0x7FFFFFFFFFFFFFFF)
         position, end = self.span(position, end)
         at, stop = position, end
         while at < stop and self.find_header(-0x7FFFFFFFFFFFFFFF - 1, at, stop, &header):
             if header.magic == 2 and header.attributes & DELETE_HORIZON and header.base_timestamp <= now:
-                return True
+                for batch in self.batches(header.position, header.position + header.size_in_bytes):
+                    if batch.is_control or any(record.value is None for record in batch):
+                        return True
             at = header.position + header.size_in_bytes
         return False
 

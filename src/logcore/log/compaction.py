@@ -298,7 +298,9 @@ class Pass:
 
 
 def has_expired_horizon(log: "PartitionLog", end_offset: int, now_ms: int) -> bool:
-    """Whether a batch below `end_offset` has tombstones or a marker whose time has come. Reads headers only."""
+    """Whether a batch below `end_offset` has tombstones or a marker whose time has come. Of other batches it
+    reads the headers only.
+    """
     for segment in log.segments.view.segments[:-1]:
         if segment.base_offset >= end_offset:
             break
