@@ -27,7 +27,7 @@ SEGMENTS = 1000
 SEGMENT_BYTES = 128 << 20
 REOPENINGS = 5
 
-# The peak beyond an open log, whatever the log's size. Reading columns holds a few chunks of 4 MiB; recovery likewise;
+# The peak beyond an open log, whatever the log's size. Reading columns and recovery hold a few chunks;
 # compaction has its map (log.cleaner.dedupe.buffer.size, 128 MiB) besides.
 MEMORY_BYTES_MAX = {"read": 16 << 20, "read_columns": 64 << 20, "recover": 64 << 20, "compact": (128 + 64) << 20}
 WORKS = ("nothing", *MEMORY_BYTES_MAX)
