@@ -1,5 +1,5 @@
-/* The physical limits that bench/ and `logcore bench codec` hold the codec against: what this machine does when
- * nothing but the work itself is done. Plain C at -O3, compiled on the spot, loaded with ctypes.
+/* The physical limits that bench/ and `logcore bench` hold codec and log against: what this machine does when nothing
+ * but the work itself is done. Plain C at -O3, compiled on the spot, loaded with ctypes.
  *
  *   lc_limit_memcpy   bytes from one buffer to another
  *   lc_limit_crc      CRC-32C of each batch, the same routine as the core's (src/logcore/checksum.h)
@@ -7,8 +7,19 @@
  *                     ends, validity bits. It trusts its input: no bounds, no nulls beyond a test, no headers.
  *   lc_limit_encode   columns -> v2 batches: the reverse, checksum included.
  *
+ * The same with a file, for the log:
+ *
+ *   lc_limit_write    bytes to a file
+ *   lc_limit_read     bytes from a file, a piece at a time
+ *   lc_limit_append   columns -> v2 batches -> a file
+ *   lc_limit_fetch    v2 batches of a file -> columns, a piece at a time into the same memory
+ *   lc_limit_points   a batch of a file and its checksum, at each of many positions
+ *
  * Output memory is given by the caller and reused from call to call, as a loop in C would have it.
  */
+#include <sys/types.h>
+#include <unistd.h>
+
 #include "checksum.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -147,4 +158,70 @@ EXPORT int64_t lc_limit_encode(uint8_t *out, int64_t rows, int64_t batch_bytes_m
         out = p;
     }
     return out - start;
+}
+
+/* Returns how many bytes were written; fewer than `size` after a failure. */
+EXPORT int64_t lc_limit_write(int fd, const uint8_t *from, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t more = write(fd, from + done, size - done);
+        if (more <= 0) break;
+        done += (size_t)more;
+    }
+    return (int64_t)done;
+}
+
+/* Returns how many bytes were read: up to `room`, fewer where the file ends. */
+static size_t read_at(int fd, uint8_t *into, size_t room, int64_t position) {
+    size_t done = 0;
+    while (done < room) {
+        ssize_t more = pread(fd, into + done, room - done, (off_t)(position + (int64_t)done));
+        if (more <= 0) break;
+        done += (size_t)more;
+    }
+    return done;
+}
+
+/* Returns how many bytes the file has. */
+EXPORT int64_t lc_limit_read(int fd, uint8_t *into, size_t room) {
+    int64_t position = 0;
+    size_t got;
+    while ((got = read_at(fd, into, room, position)) > 0) position += (int64_t)got;
+    return position;
+}
+
+/* Returns the bytes written. */
+EXPORT int64_t lc_limit_append(int fd, uint8_t *out, int64_t rows, int64_t batch_bytes_max, const int64_t *timestamps,
+                               const uint8_t *keys, const int32_t *key_ends, const uint8_t *values,
+                               const int32_t *value_ends) {
+    int64_t size = lc_limit_encode(out, rows, batch_bytes_max, timestamps, keys, key_ends, values, value_ends);
+    return lc_limit_write(fd, out, (size_t)size);
+}
+
+/* Returns the number of records of the file, or -1 for a wrong checksum. `room` is enough for the largest batch. */
+EXPORT int64_t lc_limit_fetch(int fd, uint8_t *buffer, size_t room, int64_t *offsets, int64_t *timestamps,
+                              uint8_t *keys, int32_t *key_ends, uint8_t *key_valid, uint8_t *values,
+                              int32_t *value_ends, uint8_t *value_valid) {
+    int64_t position = 0, rows = 0;
+    for (;;) {
+        size_t got = read_at(fd, buffer, room, position), whole = 0;
+        while (got - whole >= 12 && got - whole >= (size_t)be32(buffer + whole + 8) + 12)
+            whole += (size_t)be32(buffer + whole + 8) + 12;
+        if (whole == 0) return rows;
+        int64_t more = lc_limit_decode(buffer, whole, offsets, timestamps, keys, key_ends, key_valid, values,
+                                       value_ends, value_valid);
+        if (more < 0) return -1;
+        rows += more;
+        position += (int64_t)whole;
+    }
+}
+
+/* Returns how many of the batches had the right checksum. */
+EXPORT int64_t lc_limit_points(int fd, uint8_t *buffer, int64_t count, const int64_t *positions,
+                               const int64_t *sizes) {
+    int64_t right = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (read_at(fd, buffer, (size_t)sizes[i], positions[i]) == (size_t)sizes[i])
+            right += lc_limit_crc(buffer, (size_t)sizes[i]);
+    return right;
 }

@@ -72,14 +72,19 @@ def load_limits() -> ctypes.CDLL:
                 raise UsageError("limits.c", where=command[0], got=complaint, wanted="a C compiler that takes it")
             os.replace(built, library)
     limits = ctypes.CDLL(str(library))
-    pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    limits.lc_limit_memcpy.argtypes = [pointer, ctypes.c_char_p, size]
+    address, size = ctypes.c_void_p, ctypes.c_size_t
+    limits.lc_limit_memcpy.argtypes = [address, ctypes.c_char_p, size]
     limits.lc_limit_memcpy.restype = None
     limits.lc_limit_crc.argtypes = [ctypes.c_char_p, size]
-    limits.lc_limit_decode.argtypes = [ctypes.c_char_p, size, *[pointer] * 8]
-    limits.lc_limit_encode.argtypes = [pointer, ctypes.c_int64, ctypes.c_int64, *[pointer] * 5]
-    for name in ("lc_limit_crc", "lc_limit_decode", "lc_limit_encode"):
-        limits[name].restype = ctypes.c_int64
+    limits.lc_limit_decode.argtypes = [ctypes.c_char_p, size, *[address] * 8]
+    limits.lc_limit_encode.argtypes = [address, ctypes.c_int64, ctypes.c_int64, *[address] * 5]
+    limits.lc_limit_write.argtypes = [ctypes.c_int, ctypes.c_char_p, size]
+    limits.lc_limit_read.argtypes = [ctypes.c_int, address, size]
+    limits.lc_limit_append.argtypes = [ctypes.c_int, *limits.lc_limit_encode.argtypes]
+    limits.lc_limit_fetch.argtypes = [ctypes.c_int, address, size, *[address] * 8]
+    limits.lc_limit_points.argtypes = [ctypes.c_int, address, ctypes.c_int64, address, address]
+    for name in ("crc", "decode", "encode", "write", "read", "append", "fetch", "points"):
+        limits[f"lc_limit_{name}"].restype = ctypes.c_int64
     limits.lc_limit_init()
     return limits
 
@@ -159,7 +164,7 @@ class CLoop:
             *(self.key, self.key_ends, self.key_validity),
             *(self.value, self.value_ends, self.value_validity),
         )
-        call = partial(self._limits.lc_limit_decode, fetch.plain, len(fetch.plain), *map(_pointer, arrays))
+        call = partial(self._limits.lc_limit_decode, fetch.plain, len(fetch.plain), *map(pointer, arrays))
         if call() != fetch.records:
             raise InvariantError(f"the C loop decodes {call()} of {fetch.records} records")
         return call
@@ -172,17 +177,17 @@ class CLoop:
         arrays: tuple[Array, ...] = (fetch.columns.timestamp, key.data, key.offsets, value.data, value.offsets)
         call = partial(
             self._limits.lc_limit_encode,
-            _pointer(self.encoded),
+            pointer(self.encoded),
             fetch.records,
             self._batch_bytes,
-            *map(_pointer, arrays),
+            *map(pointer, arrays),
         )
         if call() != len(fetch.plain):
             raise InvariantError(f"the C loop encodes {call()} bytes, logcore {len(fetch.plain)}")
         return call
 
 
-def _pointer(array: Array) -> ctypes.c_void_p:
+def pointer(array: Array) -> ctypes.c_void_p:
     """The array's address; data_as() keeps the array alive with it."""
     return array.ctypes.data_as(ctypes.c_void_p)
 

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import logcore
 
-_PACKAGES = ("aiokafka", "kafka-python", "numpy", "cramjam", "lz4", "zstandard", "pyarrow")
+_PACKAGES = ("aiokafka", "kafka-python", "numpy", "cramjam", "lz4", "zstandard", "pyarrow", "lmdb", "rocksdict")
 
 
 def machine_facts(core: int | None) -> dict[str, object]:

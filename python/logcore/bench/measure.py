@@ -6,9 +6,10 @@ all of them alike. Two readings come out of the rounds:
     rate    from the task's best slice: what disturbs can only slow down
     ratio   of two tasks: the median over the rounds of their quotient within one round
 
-Time is the processor time of the process. Everything here is one thread that never waits, so on a quiet machine that is
-wall time; on a busy one it is what wall time would be without the neighbours, and `cpu` tells how far the two were
-apart. The garbage collector rests meanwhile, and the process stays on one core where the system allows that.
+Time is the processor time of the process. Nearly everything here is one thread that never waits, so on a quiet machine
+that is wall time; on a busy one it is what wall time would be without the neighbours, and `cpu` tells how far the two
+were apart. What waits for a disk is told by the wall clock. The garbage collector rests meanwhile, and the process
+stays on one core where the system allows that.
 """
 
 import contextlib
@@ -28,12 +29,19 @@ ROUNDS_MIN = 3
 
 @dataclass(frozen=True)
 class Task:
-    """Something to time: `calls` in turn, of which call i treats `records[i]` records."""
+    """Something to time: `calls` in turn, of which call i treats `records[i]` records.
+
+    prepare: called before each slice, off the clock; a slice is then one call, so that all who append to something have
+        appended the same
+    waits: for a disk, so that time is that of the wall clock
+    """
 
     operation: str
     by: str
     calls: Sequence[Callable[[], object]]
     records: Sequence[int]
+    prepare: Callable[[], object] | None = None
+    waits: bool = False
 
     def __post_init__(self) -> None:
         if not self.calls or len(self.calls) != len(self.records):
@@ -58,6 +66,11 @@ class Timing:
     def cpu(self) -> float:
         """Processor time by wall time; below one, something else had the core."""
         return self.cpu_seconds / self.wall_seconds
+
+    @property
+    def spread(self) -> float:
+        """The median slice by the best one: 1 on a machine that nothing disturbs."""
+        return statistics.median(self.seconds_per_record) / min(self.seconds_per_record)
 
     def speed_against(self, other: "Timing") -> float:
         """How many times as fast as `other`, which was timed in the same rounds."""
@@ -103,19 +116,22 @@ class _Slice:
         self._count = 1
         self._turn()  # the first calls pay for pages, caches and lazy imports
         _, elapsed, _ = self._turn()
-        self._count = max(1, round(SLICE_SECONDS / elapsed))
+        if timing.task.prepare is None:
+            self._count = max(1, round(SLICE_SECONDS / elapsed))
 
     def run(self) -> None:
         wall, cpu, records = self._turn()
         self._timing.wall_seconds += wall
         self._timing.cpu_seconds += cpu
-        self._timing.seconds_per_record.append(cpu / records)
+        self._timing.seconds_per_record.append((wall if self._timing.task.waits else cpu) / records)
 
     def _turn(self) -> tuple[float, float, int]:
         task = self._timing.task
         turn = [(self._next + step) % len(task.calls) for step in range(self._count)]
         calls = [task.calls[index] for index in turn]
         self._next = (turn[-1] + 1) % len(task.calls)
+        if task.prepare is not None:
+            task.prepare()
         cpu = time.process_time()
         start = time.perf_counter()
         for call in calls:

@@ -19,7 +19,10 @@ from typing import Protocol
 from logcore import UsageError
 
 GROUP = "logcore.bench"
-SUMMARIES = {"codec": "encode, decode, scan and validate record batches, in every codec"}
+SUMMARIES = {
+    "codec": "encode, decode, scan and validate record batches, in every codec",
+    "log": "append to, read, flush, compact and reopen a log, beside other stores",
+}
 
 DESCRIPTION = """\
 Measure something on this machine. Each benchmark has flags of its own: `logcore bench NAME --help`.
@@ -33,6 +36,7 @@ examples:
   logcore bench codec --codec none zstd --record-size 1K  two codecs, values of 1 KiB
   logcore bench codec --file 00000000000000000000.log     your own records
   logcore bench codec --peers                             beside other Python clients and the machine's limits
+  logcore bench log --peers                               beside sqlite3, lmdb, rocksdict and the machine's limits
 """
 
 

@@ -95,3 +95,23 @@ def test_a_system_that_refuses_to_pin_is_measured_unpinned(monkeypatch):
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     with pinned() as core:
         assert core is None
+
+
+def test_what_prepares_comes_before_each_slice_of_one_call():
+    log = []
+    task = Task("a", "test", [lambda: log.append("call")], [10], prepare=lambda: log.append("prepare"))
+    [timing] = measure([task], seconds=0, rounds=4)
+    assert log == ["prepare", "call"] * (2 + 4)  # two to warm up
+    assert len(timing.seconds_per_record) == 4
+
+
+def test_what_waits_is_told_by_the_wall_clock(monkeypatch):
+    ticks = iter(range(0, 1000, 7))
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(module.time, "process_time", lambda: 0.0)
+    [timing] = measure([Task("a", "test", [lambda: None], [7], prepare=lambda: None, waits=True)], seconds=0, rounds=2)
+    assert timing.seconds_per_record == [1, 1]
+
+
+def test_the_spread_is_the_median_by_the_best():
+    assert Timing(_logging_task("a", []), [0.5, 0.25, 0.75]).spread == 2
