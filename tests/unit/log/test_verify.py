@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import logcore
 from logcore import encode_batch, encode_transaction_marker
@@ -351,3 +353,30 @@ def test_progress_adds_up_to_the_bytes_of_the_logs(clean: Path) -> None:
     list(check.run())
     assert isinstance(check, PartitionCheck)
     assert sum(told) == check.size_in_bytes
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_change_of_any_file_is_found_or_harmless_and_never_an_exception(made: Path, data: st.DataObject) -> None:
+    """Each file gets bytes changed, cut, put in or replaced. A change inside a .log is always found."""
+    paths = sorted(path for path in made.rglob("*") if path.is_file())
+    path = data.draw(st.sampled_from(paths), label="path")
+    before = path.read_bytes()
+    changed = bytearray(before)
+    kind = data.draw(st.sampled_from(["flip", "cut", "insert", "replace"]), label="kind")
+    at = data.draw(st.integers(0, max(len(before) - 1, 0)), label="at")
+    if kind == "flip" and before:
+        changed[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
+    elif kind == "cut":
+        del changed[at:]
+    elif kind == "insert":
+        changed[at:at] = data.draw(st.binary(min_size=1, max_size=40), label="bytes")
+    else:
+        changed[:] = data.draw(st.binary(max_size=200), label="bytes")
+    path.write_bytes(changed)
+    try:
+        _, findings = verify(made)
+    finally:
+        path.write_bytes(before)
+    if path.suffix == ".log" and kind in ("flip", "insert") and changed != before:
+        assert any(one.is_damage for one in findings)
