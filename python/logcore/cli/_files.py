@@ -7,6 +7,7 @@
 A suffix .deleted, .cleaned or .swap changes nothing: such a file is read as what it was or will be.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -62,7 +63,9 @@ def dump_other(path: str, *, is_json: bool, limit: int | None) -> int:
     assert parser is not None
     printer = _Printer(is_json)
     status = SYSTEM_DISK.status(path)
-    printer.show("file", {"path": path, "size_in_bytes": None if status is None else status.size})
+    if status is None:
+        raise StorageError("open", errno=errno.ENOENT, path=path)
+    printer.show("file", {"path": path, "size_in_bytes": status.size})
     try:
         for count, fields in enumerate(parser(path)):
             if count == limit:
@@ -136,7 +139,7 @@ def _file_of(path: str) -> OffsetFile:
 def _bytes(path: str, bytes_max: int) -> bytes:
     data = read_file(SYSTEM_DISK, path, bytes_max)
     if data is None:
-        raise StorageError("open", errno=2, path=path)
+        raise StorageError("open", errno=errno.ENOENT, path=path)
     return data
 
 
@@ -187,8 +190,6 @@ def _time_index(path: str) -> Iterator[Fields]:
 
 def _transaction_index(path: str) -> Iterator[Fields]:
     file = _file_of(path)
-    if SYSTEM_DISK.status(path) is None:
-        raise StorageError("open", errno=2, path=path)
     directory = os.path.dirname(path) or "."
     index = TransactionIndex(SYSTEM_DISK, directory, file.offset, suffix=file.suffix, is_writable=False)
     try:

@@ -41,7 +41,7 @@ EPILOG = """\
 exit codes: 0 done, 1 damage was found, 2 wrong use or a file that cannot be read
 
 examples:
-  seq 1000 | logcore append data/numbers-0
+  logcore append data/numbers-0 < lines
   logcore cat data/numbers-0 --from 990
   logcore verify data
   logcore dump data/numbers-0/00000000000000000000.log

@@ -79,14 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Verify `args.directory`; 1 if there is damage, else 0."""
-    directory = check_exists(args.directory)
+    check_exists(args.directory)
     if args.cut_at_damage and not args.repair:
         raise UsageError("--cut-at-damage", got="no --repair", wanted="both: it is a part of it")
-    verifier = Verifier(directory, is_json=args.json)
+    verifier = Verifier(args.directory, is_json=args.json)
     verifier.run()
     if args.repair and (verifier.damages or verifier.notes):
         repair(verifier, args)
-        verifier = Verifier(directory, is_json=args.json)
+        verifier = Verifier(args.directory, is_json=args.json)
         verifier.run()
     return EXIT_DAMAGE if verifier.damages else 0
 

@@ -60,21 +60,22 @@ def plan_partition(check: PartitionCheck, findings: Iterable[Finding], *, cut: b
     bad = check.first_bad
     if bad is not None and any((one.path, one.position) == bad[:2] for one in damages):
         path, position, offset = bad
+        place = f"{os.path.basename(path)}, position {position}"
         is_flushed = check.known.is_clean or offset < (check.known.recovery_point or 0)
         if is_flushed and not cut:
             plan.is_refused = True
             plan.steps.append(
-                f"nothing: batches that had been flushed are bad from offset {offset} on ({path}, position {position}),"
+                f"nothing: batches that had been flushed are bad from offset {offset} on ({place}),"
                 f" and the log goes on to {check.log_end_offset} behind them. They can only be cut off together, which "
                 "--cut-at-damage does"
             )
             return plan
         plan.is_cut = True
         plan.steps.append(
-            f"cut the log at offset {offset} ({path}, position {position}): of its end at {check.log_end_offset}, "
-            "everything from there on is lost"
+            f"cut the log at offset {offset} ({place}); everything from there to "
+            f"its end at {check.log_end_offset} is lost"
         )
-    plan.steps += [f"make {path} again" for path in plan.files]
+    plan.steps += [f"make {os.path.basename(path)} again" for path in plan.files]
     plan.is_reread = bool(plan.files) or plan.is_cut
     if plan.is_reread:
         plan.steps.append(f"read all {check.segment_count} segments, {check.size_in_bytes} bytes")

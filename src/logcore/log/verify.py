@@ -44,6 +44,7 @@ from .names import (
     SWAP,
     OffsetFile,
     TopicPartition,
+    file_name,
     parse_directory,
     parse_file_name,
 )
@@ -178,13 +179,14 @@ class PartitionCheck:
 
     def _segments(self, bases: list[int], epochs: LeaderEpochCache | None) -> Iterator[Finding]:
         sofar = Sofar()
+        last = max((base for base in bases if _log_size(self.disk, self.directory, file_name(base, LOG))), default=0)
         for base_offset in bases:
             around = Surroundings(
                 self.log_start_offset,
                 self.known.recovery_point or 0,
                 self.known.is_clean,
                 epochs,
-                base_offset == bases[-1],
+                base_offset >= last,  # those behind it are empty
             )
             done = check_segment(self.disk, self.directory, base_offset, around, sofar, self._progress)
             if done is None:
@@ -343,7 +345,7 @@ def check_of(disk: Disk, directory: str, progress: Progress | None = None) -> Ro
 
     A partition's is told what the root around it says of it. UsageError if it is neither.
     """
-    directory = os.path.abspath(directory)
+    given, directory = directory, os.path.abspath(directory)
     if is_partition(disk, directory):
         partition, _ = parse_directory(os.path.basename(directory))
         root = RootCheck(disk, os.path.dirname(directory))
@@ -351,12 +353,8 @@ def check_of(disk: Disk, directory: str, progress: Progress | None = None) -> Ro
             pass  # the root's own check tells them
         return PartitionCheck(disk, directory, root.known(partition), progress)
     if not is_root(disk, directory):
-        raise UsageError(
-            "directory",
-            where=directory,
-            got="no files of a log",
-            wanted="a partition's, such as orders-0, or a log root",
-        )
+        wanted = "a partition's, such as orders-0, or a log root"
+        raise UsageError("directory", where=given, got="no files of a log", wanted=wanted)
     return RootCheck(disk, directory, progress)
 
 
