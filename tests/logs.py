@@ -192,10 +192,10 @@ class Partition:
         return [tuple(entry) for entry in self.log.epochs.entries]
 
     def read(self, offset: int, isolation: Isolation = "read_uncommitted") -> list[Record]:
-        view = self.log.view
+        view, end_offset = self.log.bounded(isolation)
         view.check_offset(offset)
         is_committed = isolation == "read_committed"
-        return list(read_records(self.log, view, offset, self.log.bound(isolation), is_committed=is_committed))
+        return list(read_records(self.log, view, offset, end_offset, is_committed=is_committed))
 
     def offsets(self, offset: int, isolation: Isolation = "read_uncommitted") -> list[int]:
         return [record.offset for record in self.read(offset, isolation)]
