@@ -430,6 +430,22 @@ def test_damage_ends_a_compaction_and_changes_nothing(path: Path, position: int,
         put(log, "d1")
 
 
+def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(path: Path) -> None:
+    """CLN-004: the background goes on with the next one, and the error names the file."""
+    settings = {"cleanup.policy": "compact"}
+    with logcore.open_root(path.parent, config=settings, clock=lambda: NOW) as root:
+        logs = [root.log("orders", number, create=True) for number in range(2)]
+        for log in logs:
+            for text in ("a1", "a2", "b1"):
+                put(log, text)
+            log.roll()
+        file = Path(logs[0].segments[0].path)
+        file.write_bytes(file.read_bytes().replace(b"\x02", b"\xff", 1))
+        with pytest.raises(CorruptBatch, match="orders-0"):
+            root._tick()
+        assert left(logs[1]) == "1:a2 2:b1"
+
+
 # --- again ----------------------------------------------------------------------------------------------------------
 
 
