@@ -9,7 +9,7 @@ import pytest
 import logcore
 from logcore.errors import CorruptBatch, UsageError
 from logcore.log.compaction import SLOT_BYTES, cleanable, has_expired_horizon, is_due
-from logcore.log.segment import OFFSET_SPAN_MAX
+from logcore.log.segment import OFFSET_SPAN_MAX, SegmentOffsetOverflow
 from tests.compacted import (
     NOW,
     RETENTION_MS,
@@ -428,6 +428,24 @@ def test_damage_ends_a_compaction_and_changes_nothing(path: Path, position: int,
             assert sorted(one.name for one in path.iterdir()) == names
         assert bases(log) == [0, 2, 4]
         put(log, "d1")
+
+
+def test_a_segment_whose_offsets_do_not_fit_is_left_as_it_is(path: Path) -> None:
+    """Recovery splits such a segment; a compaction that meets one raises, and changes nothing."""
+    far = OFFSET_SPAN_MAX + 6
+    with open_compacted(path) as log:
+        put(log, "a1")
+        core_of(log).roll(NOW, far + 5)
+        core_of(log).log_end_offset = far + 5
+        put(log, "b1")
+        log.roll()
+    with (path / f"{0:020}.log").open("ab") as file:
+        file.write(logcore.encode_batch([(b"c", b"1", NOW)], base_offset=far))
+    with open_compacted(path) as log:
+        with pytest.raises(SegmentOffsetOverflow):
+            log.compact()
+        assert left(log) == f"0:a1 {far}:c1 {far + 5}:b1"
+        assert not list(path.glob("*.cleaned"))
 
 
 def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(path: Path) -> None:
