@@ -141,7 +141,7 @@ def test_snapshots_of_merged_segments_go(path: Path) -> None:
 
 
 def test_the_index_of_aborted_transactions_comes_along(path: Path) -> None:
-    """CLN-045, CLN-066: kept by the pass that meets aborted records, gone with the next."""
+    """CLN-045: kept by a pass that meets batches of the aborted transaction, also an empty one."""
     with open_compacted(path) as log:
         produce(log, 7, "a1")
         end(log, 7, commit=False)
