@@ -203,12 +203,21 @@ class LogRoot:
         shared.checkpoint([one for one in logs if one is not None])
 
     def _tick(self) -> None:
-        """What the background thread does: as tick(), and retention and compaction where they are due."""
+        """What the background thread does: as tick(), and retention and compaction where they are due.
+
+        A log that fails does not keep the others from it; the first failure is raised.
+        """
         self.tick()
         with self._lock:
             logs = list(self._logs.values())
+        failures: list[LogcoreError] = []
         for log in logs:
-            log._maintain_if_open()
+            try:
+                log._maintain_if_open()
+            except LogcoreError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Close all logs and the root. Again is harmless."""
