@@ -67,6 +67,6 @@ def epochs_of(batches: Iterable[Batch]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for batch in batches:
         epoch = batch.leader_epoch
-        if epoch is not None and epoch >= 0 and (not found or epoch > found[-1][0]):
+        if epoch >= 0 and (not found or epoch > found[-1][0]):
             found.append((epoch, batch.base_offset))
     return found

@@ -257,7 +257,10 @@ class Worker:
     def truncate(self) -> None:
         log = self.log
         low = max(log.log_start_offset - (5 if self.rng.random() < 0.1 else 0), 0)
-        offset = self.rng.randint(low, log.log_end_offset)
+        self.truncate_to(self.rng.randint(low, log.log_end_offset))
+
+    def truncate_to(self, offset: int) -> None:
+        log = self.log
         # The batch that has the offset goes whole.
         cut = min((batch.base_offset for batch in held_batches(log) if batch.last_offset >= offset), default=offset)
         self.attempt = Attempt("truncation", cut=min(cut, offset), start=offset)
@@ -271,6 +274,10 @@ class Worker:
         offset = self.rng.randint(log.log_start_offset, log.log_end_offset)
         if self.rng.random() < 0.7:
             offset = min(offset, log.log_start_offset + 6)
+        self.delete_before(offset)
+
+    def delete_before(self, offset: int) -> None:
+        log = self.log
         self.attempt = Attempt("deletion of records", start=offset)
         assert retention.delete_records(log, offset, self.now_ms) == offset
         self._taken()

@@ -175,15 +175,21 @@ class Loader:
         cleaned = [file.offset for file in parsed.values() if file is not None and file.suffix == CLEANED]
         first_cleaned = min(cleaned, default=OFFSET_MAX + 1)
         swapped: list[str] = []
+        undone: list[str] = []
         for name, file in parsed.items():
             if name.endswith(DELETED) and (file is None or file.kind in (*SEGMENT_SUFFIXES, SNAPSHOT)):
                 if file is not None:
                     self._remove(name)
-            elif file is not None and file.kind in SEGMENT_SUFFIXES:
-                if file.suffix == CLEANED or (file.suffix == SWAP and file.offset >= first_cleaned):
-                    self._remove(name)
-                elif file.suffix == SWAP:
-                    swapped.append(name)
+            elif file is not None and file.kind in SEGMENT_SUFFIXES and file.suffix == SWAP:
+                (undone if file.offset >= first_cleaned else swapped).append(name)
+        if undone:
+            # Before the .cleaned: as long as one is there, a .swap is known to be undone.
+            for name in undone:
+                self._remove(name)
+            self.disk.sync_directory(self.directory)
+        for name, file in parsed.items():
+            if file is not None and file.kind in SEGMENT_SUFFIXES and file.suffix == CLEANED:
+                self._remove(name)
         if swapped:
             self._complete_swap(swapped, parsed)
         return self.disk.list(self.directory) if swapped or self.recovery.files_removed else names
@@ -195,7 +201,9 @@ class Loader:
             file = parsed[name]
             assert file is not None
             if file.kind == LOG:
-                segment = self._segment(file.offset, suffix=SWAP)
+                # Its indexes may have their names already, if this is done again.
+                kinds = {other.kind for other in map(parsed.get, swapped) if other and other.offset == file.offset}
+                segment = self._segment(file.offset, suffix=SWAP, kinds=kinds)
                 first, end = min(first, file.offset), max(end, segment.next_offset())
                 segment.close()
         for name, file in parsed.items():
