@@ -21,6 +21,7 @@ import kafka.tools.StorageTool;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.CreateTopicsResult;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -168,6 +169,22 @@ public class Host {
                     default -> { }
                 }
             }
+            if (isTransactional) {
+                awaitMarkers(command);
+            }
+        }
+    }
+
+    /** A commit is answered before its markers are written, and a broker that is killed then writes them later. */
+    private static void awaitMarkers(JsonNode command) throws Exception {
+        String id = command.get("properties").get("transactional.id").asText();
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", command.get("properties").get("bootstrap.servers").asText());
+        try (Admin admin = Admin.create(properties)) {
+            TransactionState state;
+            do {
+                state = admin.describeTransactions(List.of(id)).description(id).get().state();
+            } while (state != TransactionState.COMPLETE_COMMIT && state != TransactionState.COMPLETE_ABORT);
         }
     }
 
