@@ -1,5 +1,5 @@
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, final
 
 from typing_extensions import Buffer
 
@@ -7,6 +7,11 @@ from logcore._offsetmap import OffsetMap
 from logcore._record import Batch, Record
 
 _Retention = Literal["delete", "delete_empty", "retain_empty"]
+
+@final
+class LastRecords:
+    def __init__(self, last_records: Mapping[int, tuple[int | None, int]]) -> None: ...
+    def __len__(self) -> int: ...
 
 class FilterResult:
     output: bytes
@@ -36,7 +41,7 @@ def filter_batches(
     now_ms: int,
     delete_retention_ms: int,
     should_discard_batch: Callable[[Batch], bool] | None = None,
-    last_records: Mapping[int, tuple[int | None, int]] | None = None,
+    last_records: LastRecords | Mapping[int, tuple[int | None, int]] | None = None,
     retain_legacy_deletes: bool = True,
     upper_bound_offset: int | None = None,
     output_bytes_max: int | None = None,

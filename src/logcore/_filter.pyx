@@ -3,55 +3,53 @@
     filter_batches(buffer, offset_map)      what a log's cleaner keeps: the latest record of each key
     filter_batches_by(buffer, …)            what two callables keep
 
-Both are one machine: a *decision* on the batch, a *judgement* of each record (one byte, kept or not), and then
+Both are one machine: a decision on the batch, a judgement of each record (a byte: kept or not), and then
 
     all kept, no new delete horizon    magic 2: the batch as it is, byte for byte
-    some kept                          written anew, as magic 2, under the same codec
+    some kept                          written anew, as magic 2, under the same codec (_rewrite.pyx)
     none kept                          nothing; or, if the batch has to stay, its 61-byte header
 
-A batch that is written anew keeps base and last offset, producer, sequence, leader epoch, timestamp type and all marks: a
-producer's last sequence is told by the last offset. One of magic 0 or 1 has the offsets of its first and last kept
-record. The base timestamp is that of the first kept record, or the *delete horizon*: the time from which on the
-tombstones of the batch (or the marker of an emptied transaction) may go. It is set by the first pass that keeps them
-and stays from then on.
+The *delete horizon* of a batch is the time from which on its tombstones, or the marker of an emptied transaction, may
+go. The first pass that keeps them sets it, in place of the base timestamp; it stays from then on.
 
 Uncompressed v2 batches outside transactions go through run() without the GIL and without an object; others come back
-for what needs Python. Output: at most the input, and for each record that is written anew up to 16 bytes more (a
-horizon makes timestamps longer), for a message of magic 0 or 1 up to 70. Beside it, one batch's plain bytes.
+for what needs Python. Memory beside the input: the output, and the plain records of one batch twice. The output is at
+most the input, and for each record that is written anew up to 16 bytes more (a horizon makes timestamps longer), for a
+message of magic 0 or 1 up to 70.
 
-Kafka: MemoryRecords.filterTo, and checkBatchRetention and shouldRetainRecord of Cleaner.
+Kafka: MemoryRecords.filterTo; checkBatchRetention and shouldRetainRecord of Cleaner.
 """
 
-from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from logcore._arguments cimport check_callable, check_optional, check_range, close_type
 from logcore._batch cimport (
-    BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, STEP_BATCH, STEP_END, TRANSACTIONAL,
-    Fields, Header, Step, check_count, read_header, read_record, record_timestamp, seal, write_header,
+    BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, LOG_APPEND_TIME, STEP_BATCH, STEP_END, TRANSACTIONAL, Fields, Header, Step,
+    check_count, read_header, read_record, seal, write_header,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Memory, NewBytes, Source, frozen
-from logcore._bytes cimport COPY_SLACK, add64, sub64
+from logcore._bytes cimport COPY_SLACK, add64
 from logcore._compression cimport compress_span, level_for
-from logcore._convert cimport Item, OpenBatch, headers_size, open_batch, put_headers
+from logcore._convert cimport OpenBatch, open_batch
 from logcore._fault cimport FAULT_CRC, FAULT_OFFSET_NEGATIVE, FAULT_OFFSET_ORDER, Fault, corrupt_batch, fail
 from logcore._legacy cimport Message
-from logcore._offsetmap cimport KEYS_AHEAD, OffsetMap, Table, digest_of, find_offset
+from logcore._offsetmap cimport KEYS_AHEAD, OffsetMap, Table, digest_of, find_offset, is_plain, is_worth_the_gil
 from logcore._payload cimport decompressed_limit
 from logcore._record cimport Batch, Record
+from logcore._rewrite cimport (
+    GROWTH_MAX, Rewrite, begin_rewrite, end_rewrite, has_delete_horizon, put_messages, put_records, write_emptied,
+)
 from logcore._siphash cimport Digest
-from logcore._write cimport Measured, measure_record, put_record
 
 from collections.abc import Mapping
+from operator import itemgetter
 
 import cython
 
 from logcore.errors import MessageTooLargeError, UsageError, UsageTypeError
 
 cdef enum:
-    # What a record may take more than before: nine bytes of timestamp delta, four of its own length, rounded up. One of
-    # magic 0 or 1 takes less than it did.
-    GROWTH_MAX = 16
     BATCH_BYTES_MAX = 0x7FFFFFFF
 
 cdef enum Retention:
@@ -63,16 +61,11 @@ cdef enum Rule:
     KEEP_NONE
     KEEP_ALL
     KEEP_LATEST        # by the offset map
-    KEEP_ASKED         # by the caller's callable
 
 cdef dict RETENTIONS = {"delete": DELETE, "delete_empty": DELETE_EMPTY, "retain_empty": RETAIN_EMPTY}
 
 
-cdef inline bint has_delete_horizon(const Header* header) noexcept nogil:
-    return header.magic == 2 and header.attributes & DELETE_HORIZON != 0
-
-
-# ------------------------------------------------------------------------------------------------- leaves: judging
+# ---------------------------------------------------------------------------------------------------------- judging
 
 cdef struct Waiting:
     Digest digest
@@ -167,85 +160,66 @@ cdef void judge_messages(Judged* judged, const Message* messages, Py_ssize_t cou
     judged.read = count
 
 
-# ------------------------------------------------------------------------------------------------- leaves: writing
+# -------------------------------------------------------------------------------------------------------- producers
 
-# A batch that is written anew.
-cdef struct Rewrite:
-    Header header              # what its header will be; offsets and times follow the records
-    uint8_t* out               # where the next record goes
-    bint is_begun
-    int64_t last_offset        # of the records
-    int64_t refused_offset
+cdef struct LastRecord:
+    int64_t producer_id
+    int64_t last_data_offset   # -1: none
+    int16_t producer_epoch
 
 
-cdef inline bint put_kept(Rewrite* made, const Item* item, Py_ssize_t room) noexcept nogil:
-    """Write a record, for which there is room; False if its offset does not fit. `room`: readable bytes from the key on."""
-    cdef Header* header = &made.header
-    cdef Measured measured
-    cdef int64_t delta
-    if not made.is_begun:
-        if header.magic < 2:
-            header.base_offset = item.offset
-        if not header.attributes & DELETE_HORIZON:
-            header.base_timestamp = item.timestamp
-    delta = sub64(item.offset, header.base_offset)
-    if (made.is_begun and item.offset <= made.last_offset) or (header.magic < 2 and <uint64_t>delta > 0x7FFFFFFF):
-        made.refused_offset = item.offset
-        return False
-    made.is_begun = True
-    made.last_offset = item.offset
-    if item.timestamp > header.max_timestamp:
-        header.max_timestamp = item.timestamp
-    measure_record(&measured, sub64(item.timestamp, header.base_timestamp), delta, max(item.key_size, -1),
-                   max(item.value_size, -1), headers_size(item) if item.header_count else 1)
-    made.out = put_record(made.out, &measured, item.key, item.key_size, room, item.value, item.value_size,
-                          room - (item.value - item.key))
-    if item.header_count:
-        made.out = put_headers(made.out, item)
-    else:
-        made.out[0] = 0
-        made.out += 1
-    return True
+@cython.final
+cdef class LastRecords:
+    """LastRecords(last_records)\n--\n
+    Of each active producer its last record, in a form that is looked up without the GIL.
 
+    last_records: producer id -> (last_data_offset or None, producer_epoch)
 
-cdef Py_ssize_t put_records(
-    Rewrite* made, const uint8_t* pos, const uint8_t* end, const Header* header, const uint8_t* kept,
-) noexcept nogil:
-    """Write the kept ones of the records of a v2 batch, which were judged; returns the one that could not be, or -1."""
-    cdef Fields record
-    cdef Item item
-    cdef Py_ssize_t index
-    for index in range(header.count):
-        pos = read_record(pos, end, &record)
-        if pos == NULL:        # cannot be: the bytes are frozen
-            return index
-        if not kept[index]:
-            continue
-        item.offset = add64(header.base_offset, record.offset_delta)
-        item.timestamp = record_timestamp(header, record.timestamp_delta)
-        item.key, item.key_size = record.key, record.key_size
-        item.value, item.value_size = record.value, record.value_size
-        item.headers, item.header_count, item.end = record.headers, record.header_count, pos
-        if not put_kept(made, &item, end - record.key):
-            return index
-    return -1
+    A batch that ends at the last data offset of its producer has the producer's last sequence. Where only a marker is
+    left of a producer, there is no such offset, and the marker has its epoch. Without the one or the other, a producer
+    that goes on would be taken for one that lost records, or a fenced one for one that may write.
+    """
+    cdef Memory memory
+    cdef Py_ssize_t count
 
+    def __cinit__(self, last_records):
+        cdef LastRecord* one
+        cdef list rows
+        if not isinstance(last_records, Mapping):
+            raise UsageTypeError("last_records", got=type(last_records).__name__, wanted="a mapping of producer ids")
+        rows = [(check_range("producer id", producer_id, 0, 0x7FFFFFFFFFFFFFFF), row)
+                for producer_id, row in last_records.items()]
+        rows.sort(key=itemgetter(0))
+        self.memory = Memory.new(<Py_ssize_t>sizeof(LastRecord) * len(rows))
+        for producer_id, row in rows:
+            if not isinstance(row, tuple) or len(row) != 2:
+                raise UsageTypeError("last record", where=f"producer {producer_id}", got=type(row).__name__,
+                                     wanted="a tuple of last_data_offset and producer_epoch")
+            one = &(<LastRecord*>self.memory.data)[self.count]
+            one.producer_id = producer_id
+            last_data_offset = check_optional("last_data_offset", row[0], 0, 0x7FFFFFFFFFFFFFFF)
+            one.last_data_offset = -1 if last_data_offset is None else last_data_offset
+            one.producer_epoch = check_range("producer_epoch", row[1], -1, 0x7FFF)
+            self.count += 1
 
-cdef Py_ssize_t put_messages(
-    Rewrite* made, const Message* messages, Py_ssize_t count, const uint8_t* kept,
-) noexcept nogil:
-    cdef Item item
-    cdef Py_ssize_t index
-    item.headers, item.header_count, item.end = NULL, 0, NULL
-    for index in range(count):
-        if not kept[index]:
-            continue
-        item.offset, item.timestamp = messages[index].offset, messages[index].timestamp
-        item.key, item.key_size = messages[index].key, messages[index].key_size
-        item.value, item.value_size = messages[index].value, messages[index].value_size
-        if not put_kept(made, &item, 0):
-            return index
-    return -1
+    def __len__(self):
+        return self.count
+
+    cdef bint has_last(self, const Header* header) noexcept nogil:
+        """Whether the batch is what has to stay of its producer."""
+        cdef const LastRecord* rows = <const LastRecord*>self.memory.data
+        cdef Py_ssize_t low = 0, high = self.count, middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if rows[middle].producer_id < header.producer_id:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.count or rows[low].producer_id != header.producer_id:
+            return False
+        if rows[low].last_data_offset >= 0:
+            return header.last_offset == rows[low].last_data_offset
+        return header.attributes & CONTROL != 0 and header.producer_epoch == rows[low].producer_epoch
 
 
 # ------------------------------------------------------------------------------------------------------------ a run
@@ -282,9 +256,9 @@ cdef class Filtering:
     cdef object check_batch_retention, should_retain_record       # None: by the offset map, with what follows
     cdef OffsetMap offset_map
     cdef object should_discard_batch
-    cdef object last_records
-    cdef bint retain_legacy_deletes
-    cdef int64_t upper_bound_offset  # INT64_MIN: none
+    cdef LastRecords last_records    # None: no active producer
+    cdef bint retain_legacy_deletes, has_upper_bound
+    cdef int64_t upper_bound_offset
 
     # The decision on the batch.
     cdef Retention retention
@@ -306,26 +280,23 @@ cdef class Filtering:
             step = read_header(start, start + self.position, end, BATCH_BYTES_MAX, True, header, &self.fault)
             if step != STEP_BATCH:
                 return PAUSE_END if step == STEP_END else PAUSE_FAULT
-            if (self.offset_map is None or header.magic < 2
-                    or header.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL)):
+            if self.offset_map is None or not is_plain(header):
                 return PAUSE_BATCH
             if check_count(header, header.size_in_bytes - BATCH_HEADER_SIZE, &self.fault):
                 return PAUSE_FAULT
             if header.count > self.kept.capacity:
                 return PAUSE_BATCH
-            self.decide(False, False)
+            self.decide(False)
             if not self.judge_plain(start + self.position + BATCH_HEADER_SIZE,
                                     start + self.position + header.size_in_bytes):
                 return PAUSE_RECORDS
-            if not self.judged.kept_count and header.producer_id >= 0 and self.last_records is not None:
-                return PAUSE_BATCH     # it may be the last of its producer
             if self.room_needed(header.size_in_bytes) > min(self.out.capacity - self.out.used, <Py_ssize_t>BATCH_BYTES_MAX):
                 return PAUSE_BATCH
             if not self.write_plain():
                 return PAUSE_FAULT
         return PAUSE_END
 
-    cdef void decide(self, bint can_discard, bint is_last_of_producer) noexcept nogil:
+    cdef void decide(self, bint can_discard) noexcept nogil:
         """Decide on the batch, by the map. Kafka: checkBatchRetention of Cleaner.
 
         can_discard: whether its transaction was aborted or, of a marker, whether nothing of its transaction is left
@@ -334,7 +305,9 @@ cdef class Filtering:
         cdef bint is_control = header.magic == 2 and header.attributes & CONTROL != 0
         cdef bint has_horizon = has_delete_horizon(header)
         cdef bint discard = can_discard and (not is_control or (has_horizon and header.base_timestamp <= self.now_ms))
-        if is_last_of_producer or add64(header.last_offset, 1) == self.upper_bound_offset:
+        if self.has_upper_bound and add64(header.last_offset, 1) == self.upper_bound_offset:
+            self.retention = RETAIN_EMPTY
+        elif self.last_records is not None and self.last_records.has_last(header):
             self.retention = RETAIN_EMPTY
         else:
             self.retention = DELETE if discard else DELETE_EMPTY
@@ -396,7 +369,6 @@ cdef class Filtering:
     cdef bint write_whole(self, Fate fate) noexcept nogil:
         """Write what becomes of a batch of which all stays, or nothing, or the header."""
         cdef uint8_t* out = self.out.data + self.out.used
-        cdef Header header
         if fate == FATE_NONE:
             self.count_batch()
             return True
@@ -406,38 +378,18 @@ cdef class Filtering:
             memcpy(out, self.source.data + self.position, <size_t>self.header.size_in_bytes)
             self.out.used += self.header.size_in_bytes
         else:
-            header = self.header
-            header.attributes &= LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
-            header.base_timestamp = -1
-            header.count = 0
-            header.size_in_bytes = BATCH_HEADER_SIZE
-            write_header(out, &header)
-            seal(out, BATCH_HEADER_SIZE)
+            write_emptied(out, &self.header)
             self.out.used += BATCH_HEADER_SIZE
         self.count_batch()
         return True
 
     cdef void begin_rewrite(self, Rewrite* made, uint8_t* out) noexcept nogil:
-        cdef Header* header = &made.header
         cdef int64_t horizon = -1
-        header[0] = self.header
-        if header.magic == 2:
-            header.attributes &= CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
-        elif header.magic == 1:
-            header.attributes &= CODEC_MASK | LOG_APPEND_TIME
-        else:
-            header.attributes &= CODEC_MASK
         if self.needs_horizon():
             horizon = add64(self.now_ms, self.delete_retention_ms)
         elif has_delete_horizon(&self.header):
             horizon = self.header.base_timestamp
-        if horizon >= 0:       # one below 0, or past 2^63 - 1, is none to Kafka's builder either
-            header.attributes |= DELETE_HORIZON
-            header.base_timestamp = horizon
-        header.max_timestamp = -1
-        header.count = <int32_t>self.judged.kept_count
-        made.out = out
-        made.is_begun = False
+        begin_rewrite(made, &self.header, horizon, self.judged.kept_count, out)
 
     cdef bint is_in_order(self, const Rewrite* made, Py_ssize_t refused) noexcept nogil:
         if refused < 0:
@@ -450,10 +402,7 @@ cdef class Filtering:
         """Write the header of the batch of `size` bytes whose records lie behind it in the output."""
         cdef Header* header = &made.header
         cdef uint8_t* out = self.out.data + self.out.used
-        if header.magic < 2:
-            header.last_offset = made.last_offset
-        if header.attributes & LOG_APPEND_TIME:
-            header.max_timestamp = self.header.max_timestamp
+        end_rewrite(made, &self.header)
         if not self.note_retained(
             header.max_timestamp,
             -1 if header.max_timestamp == -1 and not header.attributes & LOG_APPEND_TIME else header.last_offset,
@@ -491,11 +440,12 @@ cdef class Filtering:
         cdef Header* header = &self.header
         cdef OpenBatch opened = None
         cdef Batch batch = None
+        cdef bint is_good = True
         if self.offset_map is None:
             batch = Batch.new(self.source, header, self.bytes_max, self.shift)
             self.ask_retention(batch)
         else:
-            self.decide(self.ask_discard(), self.is_last_of_producer())
+            self.decide(self.ask_discard())
         self.begin_judging()
         if self.retention == DELETE:
             self.count_batch()
@@ -503,10 +453,15 @@ cdef class Filtering:
         if header.magic < 2 or header.count:
             opened = open_batch(self.source, header, self.bytes_max, self.shift)
             self.kept.reserve(opened.count())
-            if self.judged.rule == KEEP_ASKED:
+            if batch is not None:
                 self.ask_records(batch)
+            elif opened.plain_bytes() < GIL_RELEASE_BYTES:
+                is_good = self.judge_opened(opened)
             else:
-                self.judge_opened(opened)
+                with nogil:
+                    is_good = self.judge_opened(opened)
+            if not is_good:
+                raise opened.refusal(self.stopped, self.judged.read)
         self.write_opened(opened)
         return 0
 
@@ -515,19 +470,6 @@ cdef class Filtering:
             return False
         return self.should_discard_batch is not None and bool(self.should_discard_batch(
             Batch.new(self.source, &self.header, self.bytes_max, self.shift)))
-
-    cdef bint is_last_of_producer(self) except -1:
-        """Whether the batch has the last sequence of its producer or, where it has none, the marker with its epoch."""
-        cdef Header* header = &self.header
-        if self.last_records is None or header.producer_id < 0:
-            return False
-        last = self.last_records.get(header.producer_id)
-        if last is None:
-            return False
-        last_data_offset, producer_epoch = last
-        if last_data_offset is not None:
-            return header.last_offset == last_data_offset
-        return header.attributes & CONTROL and header.producer_epoch == producer_epoch
 
     cdef int ask_retention(self, Batch batch) except -1:
         answer = self.check_batch_retention(batch)
@@ -538,7 +480,6 @@ cdef class Filtering:
                              wanted='"delete", "delete_empty" or "retain_empty", or a tuple of it and a bool')
         self.retention = RETENTIONS[retention]
         self.contains_marker_for_empty_txn = contains_marker
-        self.judged.rule = KEEP_ASKED
         return 0
 
     cdef int ask_records(self, Batch batch) except -1:
@@ -554,60 +495,65 @@ cdef class Filtering:
         self.judged.read = index
         return 0
 
-    cdef int judge_opened(self, OpenBatch opened) except -1:
-        cdef bint is_good = True
-        with nogil:
-            if opened.messages is None:
-                is_good = self.judge_plain(opened.plain.data + opened.begin, opened.plain.data + opened.end)
-            else:
-                self.begin_judging()
-                judge_messages(&self.judged, opened.messages.messages, opened.messages.count)
-        if not is_good:
-            raise opened.refusal(self.stopped, self.judged.read)
-        return 0
+    cdef bint judge_opened(self, OpenBatch opened) noexcept nogil:
+        """Judge the records; False if they are damaged."""
+        if opened.messages is None:
+            return self.judge_plain(opened.plain.data + opened.begin, opened.plain.data + opened.end)
+        self.begin_judging()
+        judge_messages(&self.judged, opened.messages.messages, opened.messages.count)
+        return True
+
+    cdef bint put_opened(self, Rewrite* made, OpenBatch opened, uint8_t* out) noexcept nogil:
+        """Write the kept records at `out`; False if their offsets do not fit together."""
+        self.begin_rewrite(made, out)
+        if opened.messages is None:
+            return self.is_in_order(made, put_records(
+                made, opened.plain.data + opened.begin, opened.plain.data + opened.end, &self.header, self.judged.kept))
+        return self.is_in_order(made, put_messages(
+            made, opened.messages.messages, opened.messages.count, self.judged.kept))
 
     cdef int write_opened(self, OpenBatch opened) except -1:
         """Write what becomes of a batch whose records are judged; `opened` is None if it has none."""
         cdef Header* header = &self.header
         cdef Fate fate = self.fate()
-        cdef int codec = header.attributes & CODEC_MASK
-        cdef Py_ssize_t needed = self.room_needed(0 if opened is None else opened.plain_bytes())
-        cdef Rewrite made
-        cdef Py_ssize_t refused, size
-        cdef uint8_t* begin
-        cdef bytes packed
-        cdef bint is_written
+        if fate == FATE_REWRITE:
+            return self.rewrite_opened(opened)
         if fate == FATE_HEADER and header.magic < 2:
             raise UsageError("batch that must stay", where=f"batch at position {header.position + self.shift}",
                              got=f"none of its records kept, in magic {header.magic}", wanted="magic 2")
-        if fate != FATE_REWRITE:
-            self.out.reserve(needed)
-            is_written = self.write_whole(fate)
+        self.out.reserve(self.room_needed(0))
+        if not self.write_whole(fate):
+            raise self.refusal(PAUSE_FAULT)
+        return 0
+
+    cdef int rewrite_opened(self, OpenBatch opened) except -1:
+        cdef Header* header = &self.header
+        cdef int codec = header.attributes & CODEC_MASK
+        cdef Py_ssize_t size = opened.plain_bytes(), needed = self.room_needed(size)
+        cdef Rewrite made
+        cdef uint8_t* begin
+        cdef bytes packed
+        cdef bint is_written
+        if codec:
+            self.scratch.reserve(needed)
+            begin = self.scratch.data
         else:
-            if codec:
-                self.scratch.reserve(needed)
-                begin = self.scratch.data
-            else:
-                begin = self.out.reserve(needed) + BATCH_HEADER_SIZE
+            begin = self.out.reserve(needed) + BATCH_HEADER_SIZE
+        if size < GIL_RELEASE_BYTES:
+            is_written = self.put_opened(&made, opened, begin)
+        else:
             with nogil:
-                self.begin_rewrite(&made, begin)
-                if opened.messages is None:
-                    refused = put_records(&made, opened.plain.data + opened.begin, opened.plain.data + opened.end,
-                                          header, self.judged.kept)
-                else:
-                    refused = put_messages(&made, opened.messages.messages, opened.messages.count, self.judged.kept)
-                is_written = self.is_in_order(&made, refused)
-            if is_written:
-                size = made.out - begin
-                if codec:
-                    packed = compress_span(codec, begin, size, level_for(codec, None), 2)
-                    size = len(packed)
-                    memcpy(self.out.reserve(BATCH_HEADER_SIZE + size) + BATCH_HEADER_SIZE, <const char*>packed, <size_t>size)
-                if size > BATCH_BYTES_MAX - BATCH_HEADER_SIZE:
-                    raise MessageTooLargeError(f"batch at position {header.position + self.shift}: size got {size}, "
-                                               f"wanted at most {BATCH_BYTES_MAX - BATCH_HEADER_SIZE} and a header")
-                with nogil:
-                    is_written = self.finish_rewrite(&made, BATCH_HEADER_SIZE + size)
+                is_written = self.put_opened(&made, opened, begin)
+        if is_written:
+            size = made.out - begin
+            if codec:
+                packed = compress_span(codec, begin, size, level_for(codec, None), 2)
+                size = len(packed)
+                memcpy(self.out.reserve(BATCH_HEADER_SIZE + size) + BATCH_HEADER_SIZE, <const char*>packed, <size_t>size)
+            if size > BATCH_BYTES_MAX - BATCH_HEADER_SIZE:
+                raise MessageTooLargeError(f"batch at position {header.position + self.shift}: size got {size}, "
+                                           f"wanted at most {BATCH_BYTES_MAX - BATCH_HEADER_SIZE} and a header")
+            is_written = self.finish_rewrite(&made, BATCH_HEADER_SIZE + size)
         if not is_written:
             raise self.refusal(PAUSE_FAULT)
         return 0
@@ -623,16 +569,16 @@ cdef class Filtering:
     cdef object finish(self):
         """Filter all that there is."""
         cdef Pause pause
-        self.out = NewBytes.new(self.source.size + BATCH_HEADER_SIZE + COPY_SLACK)
+        self.out = NewBytes.new(min(self.source.size, self.output_bytes_max) + BATCH_HEADER_SIZE + COPY_SLACK)
         self.kept = Memory.new(4096)
         self.scratch = Memory.new(0)
         self.max_offset = self.max_timestamp = self.shallow_offset_of_max_timestamp = -1
         while True:
-            if self.source.size < GIL_RELEASE_BYTES:
-                pause = self.run()
-            else:
+            if self.offset_map is not None and is_worth_the_gil(self.source, self.position):
                 with nogil:
                     pause = self.run()
+            else:
+                pause = self.run()
             if pause == PAUSE_END:
                 break
             if pause != PAUSE_BATCH:
@@ -693,7 +639,6 @@ cdef Filtering filtering_of(buffer, now_ms, delete_retention_ms, output_bytes_ma
     run.output_bytes_max = 0x7FFFFFFFFFFFFFFF if output_bytes_max is None else output_bytes_max
     run.shift = base_position
     run.bytes_max = decompressed_limit(max_decompressed_bytes)
-    run.upper_bound_offset = INT64_MIN
     return run
 
 
@@ -713,8 +658,7 @@ def filter_batches(
     should_discard_batch: called with each transactional and each control Batch, in order: whether the transaction of a
         data batch was aborted, or whether a marker has nothing left that needs it (Kafka: CleanedTransactionMetadata).
         Without it none was, and none has
-    last_records: of each active producer's id (last_data_offset, producer_epoch): the batch that ends at that offset
-        stays, if only as a header; where the offset is None, the marker of that epoch does
+    last_records: what has to stay of each active producer, if only as a header: LastRecords, or what they are made of
     upper_bound_offset: of this round of cleaning; the batch that ends just before it stays too
     output_bytes_max: stop with the batch that makes the output larger, and go on from `.consumed` in the next call
     base_position: where `buffer` begins in what it was read from; added to positions in errors
@@ -739,13 +683,12 @@ def filter_batches(
     upper_bound_offset = check_optional("upper_bound_offset", upper_bound_offset, 0, 0x7FFFFFFFFFFFFFFF)
     if should_discard_batch is not None:
         check_callable("should_discard_batch", should_discard_batch)
-    if last_records is not None and not isinstance(last_records, Mapping):
-        raise UsageTypeError("last_records", got=type(last_records).__name__, wanted="a mapping of producer ids, or None")
-    if upper_bound_offset is not None:
-        run.upper_bound_offset = upper_bound_offset
+    run.has_upper_bound = upper_bound_offset is not None
+    run.upper_bound_offset = upper_bound_offset or 0
     run.offset_map = offset_map
     run.should_discard_batch = should_discard_batch
-    run.last_records = last_records or None
+    if last_records is not None:
+        run.last_records = last_records if isinstance(last_records, LastRecords) else LastRecords(last_records)
     run.retain_legacy_deletes = retain_legacy_deletes
     run.judged.table = &offset_map.table
     run.judged.latest_offset = offset_map.latest_offset

@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from logcore._batch cimport CODEC_MASK, CONTROL, TRANSACTIONAL, Header
+from logcore._buffer cimport Source
 from logcore._bytes cimport likely, unlikely
 from logcore._siphash cimport Digest, siphash128_of
 
@@ -31,7 +33,8 @@ cdef struct Table:
 
 cdef enum:
     SLOT_BYTES = 24
-    # Keys are hashed this many records before they are looked up, so that the memory of their slots is on its way.
+    CACHE_LINE_BYTES = 64
+    # So many keys are hashed before the first of them is looked up: meanwhile the memory of their slots is on its way.
     KEYS_AHEAD = 32
 
 
@@ -40,7 +43,7 @@ cdef inline Digest digest_of(const Table* table, const uint8_t* key, int64_t siz
     cdef Digest digest = siphash128_of(table.seed_low, table.seed_high, key, <size_t>size)
     cdef const uint8_t* slot = <const uint8_t*>&table.slots[scale(digest.low, table.slot_count)]
     prefetch(slot)
-    prefetch(slot + SLOT_BYTES - 1)
+    prefetch(slot + CACHE_LINE_BYTES)      # it may reach into the next, and the entry may lie there
     return digest
 
 
@@ -108,3 +111,11 @@ cdef class OffsetMap:
     cdef int begin_reading(self) except -1
     cdef int begin_writing(self) except -1
     cdef void end(self) noexcept
+
+
+cdef inline bint is_plain(const Header* header) noexcept nogil:
+    """Whether the batch can be walked without Python: magic 2, not compressed, outside transactions."""
+    return header.magic == 2 and not header.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL)
+
+
+cdef bint is_worth_the_gil(Source source, Py_ssize_t position) noexcept

@@ -25,8 +25,8 @@ from libc.string cimport memcpy, memset
 
 from logcore._arguments cimport check_callable, check_optional, check_range, close_type
 from logcore._batch cimport (
-    BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, STEP_BATCH, STEP_END, TRANSACTIONAL, Fields, Header, Step,
-    check_count, read_header, read_record,
+    BATCH_HEADER_SIZE, CONTROL, STEP_BATCH, STEP_END, TRANSACTIONAL, Fields, Header, Step, check_count, read_header,
+    read_record,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, Source
 from logcore._bytes cimport add64
@@ -282,6 +282,26 @@ cdef void take_messages(Intake* intake, const Message* messages, Py_ssize_t coun
 
 # ------------------------------------------------------------------------------------------------------ filling it
 
+cdef bint is_worth_the_gil(Source source, Py_ssize_t position) noexcept:
+    """Whether so much can be done from `position` on without Python that the GIL may go meanwhile.
+
+    To come back for it may take a switch interval, if other threads compute: not for each small batch of a transaction.
+    """
+    cdef Header header
+    cdef Fault fault
+    cdef const uint8_t* start = source.data
+    cdef Py_ssize_t end = position + GIL_RELEASE_BYTES
+    if end > source.size:
+        return False
+    while position < end:
+        if read_header(start, start + position, start + source.size, 0x7FFFFFFF, False, &header, &fault) != STEP_BATCH:
+            return False
+        if not is_plain(&header):
+            return False
+        position += header.size_in_bytes
+    return True
+
+
 cdef enum Pause:
     PAUSE_END          # no whole batch is left, or the map is full
     PAUSE_FAULT        # damage in a header
@@ -314,7 +334,7 @@ cdef class KeyMapping:
             step = read_header(start, batch, end, 0x7FFFFFFF, True, header, &self.fault)
             if step != STEP_BATCH:
                 return PAUSE_END if step == STEP_END else PAUSE_FAULT
-            if header.magic < 2 or header.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL):
+            if not is_plain(header):
                 return PAUSE_BATCH
             if check_count(header, header.size_in_bytes - BATCH_HEADER_SIZE, &self.fault):
                 return PAUSE_FAULT
@@ -359,16 +379,21 @@ cdef class KeyMapping:
             self.pass_batch(0)
             return 0
         opened = open_batch(self.source, header, self.bytes_max, self.shift)
-        if opened.messages is not None:
+        if opened.plain_bytes() < GIL_RELEASE_BYTES:
+            is_good = self.take_opened(opened)
+        else:
             with nogil:
-                take_messages(&self.intake, opened.messages.messages, opened.messages.count)
-                self.pass_batch(self.intake.read)
-            return 0
-        with nogil:
-            is_good = self.take_plain(opened.plain.data + opened.begin, opened.plain.data + opened.end)
+                is_good = self.take_opened(opened)
         if not is_good:
             raise opened.refusal(self.stopped, self.intake.read)
         return 0
+
+    cdef bint take_opened(self, OpenBatch opened) noexcept nogil:
+        if opened.messages is None:
+            return self.take_plain(opened.plain.data + opened.begin, opened.plain.data + opened.end)
+        take_messages(&self.intake, opened.messages.messages, opened.messages.count)
+        self.pass_batch(self.intake.read)
+        return True
 
     cdef object refusal(self, Pause pause):
         """The exception for what run() met. A batch whose header or checksum is wrong has no offset to speak of."""
@@ -449,11 +474,11 @@ def map_keys(
     offset_map.begin_writing()
     try:
         while True:
-            if run.source.size < GIL_RELEASE_BYTES:
-                pause = run.run()
-            else:
+            if is_worth_the_gil(run.source, run.position):
                 with nogil:
                     pause = run.run()
+            else:
+                pause = run.run()
             if pause == PAUSE_END:
                 break
             if pause != PAUSE_BATCH:

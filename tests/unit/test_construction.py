@@ -29,7 +29,8 @@ EXTENSION = classes(extension=True)
 PLAIN = classes(extension=False)
 # Made by whoever likes; complete once the call returns.
 MADE_BY_ANYBODY = (
-    *("BatchFile", "File", "Indexer", "MappedFile", "OffsetIndex", "OffsetMap", "Record", "Source", "TimeIndex"),
+    *("BatchFile", "File", "Indexer", "LastRecords", "MappedFile", "OffsetIndex", "OffsetMap", "Record", "Source"),
+    "TimeIndex",
     "TimingWheel",
 )
 OPEN = [made for made in EXTENSION if made.__name__ in MADE_BY_ANYBODY]
