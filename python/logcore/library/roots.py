@@ -42,6 +42,11 @@ class LockedKeeper:
         with self._lock:
             self._root.lower_recovery_point(partition, offset)
 
+    def lower_cleaned_offset(self, partition: TopicPartition, offset: int) -> None:
+        """See Keeper."""
+        with self._lock:
+            self._root.lower_cleaned_offset(partition, offset)
+
     def write_log_start_offset(self, partition: TopicPartition, offset: int) -> None:
         """See Keeper."""
         with self._lock:

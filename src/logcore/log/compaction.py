@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logcore._batch import scan_batches
-from logcore._filter import filter_batches
+from logcore._filter import LastRecords, filter_batches
 from logcore._offsetmap import OffsetMap, map_keys
 from logcore.errors import CorruptBatch, CorruptionReason
 
@@ -142,7 +142,7 @@ class Pass:
         self.progress = progress
         self.generation = log.generation
         self.view = log.view
-        self.last_records = log.producers.last_records()
+        self.last_records = LastRecords(log.producers.last_records())
         config = log.config
         self.load_factor = config.log_cleaner_io_buffer_load_factor
         limit = config.log_cleaner_dedupe_buffer_size if memory_bytes is None else memory_bytes

@@ -69,6 +69,10 @@ class Keeper(Protocol):
         """
         ...
 
+    def lower_cleaned_offset(self, partition: TopicPartition, offset: int) -> None:
+        """The same for the offset up to which it is compacted: what comes behind the cut is not."""
+        ...
+
     def write_log_start_offset(self, partition: TopicPartition, offset: int) -> None:
         """Make a log start offset durable, before segments below it are deleted."""
         ...

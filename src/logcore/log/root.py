@@ -237,6 +237,9 @@ class Root:
         if known is not None and known > offset:
             self.recovery_points.set(partition, offset)
             self.recovery_points.write(self.disk)
+
+    def lower_cleaned_offset(self, partition: TopicPartition, offset: int) -> None:
+        """See Keeper."""
         cleaned = self.cleaned.get(partition)
         if cleaned is not None and cleaned > offset:
             self.cleaned.set(partition, offset)

@@ -36,6 +36,7 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
         # To where the segment begins: what is left of it may end before `offset`, and its indexes change too.
         floor = log.segments.floor(offset)
         log.keeper.lower_recovery_point(log.partition, 0 if floor is None else floor.base_offset)
+        log.keeper.lower_cleaned_offset(log.partition, offset)
         log.cuts.append(offset)
         cut(log, offset, now_ms)
         log.publish()
@@ -69,6 +70,7 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     """Remove everything; the log is empty and goes on at `offset`."""
     log.check_usable()
     log.keeper.lower_recovery_point(log.partition, 0)
+    log.keeper.lower_cleaned_offset(log.partition, 0)
     log.cuts.append(min(offset, log.log_start_offset))
     for segment in reversed(log.segments.view.segments):
         log.segments.remove(segment)
