@@ -1,7 +1,7 @@
 from collections.abc import Callable, Mapping
 from typing import Literal, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, Self
 
 from logcore._offsetmap import OffsetMap
 from logcore._record import Batch, Record
@@ -10,7 +10,7 @@ _Retention = Literal["delete", "delete_empty", "retain_empty"]
 
 @final
 class LastRecords:
-    def __init__(self, last_records: Mapping[int, tuple[int | None, int]]) -> None: ...
+    def __new__(cls, last_records: Mapping[int, tuple[int | None, int]]) -> Self: ...
     def __len__(self) -> int: ...
 
 class FilterResult:

@@ -1,6 +1,6 @@
 from typing import NamedTuple, Protocol, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, Self
 
 class OffsetPosition(NamedTuple):
     offset: int
@@ -32,9 +32,9 @@ class Index:
 
 @final
 class OffsetIndex(Index):
-    def __init__(
-        self, memory: Buffer | _Memory, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
-    ) -> None: ...
+    def __new__(
+        cls, memory: Buffer | _Memory, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
+    ) -> Self: ...
     @property
     def is_full(self) -> bool: ...
     @property
@@ -47,9 +47,9 @@ class OffsetIndex(Index):
 
 @final
 class TimeIndex(Index):
-    def __init__(
-        self, memory: Buffer | _Memory, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
-    ) -> None: ...
+    def __new__(
+        cls, memory: Buffer | _Memory, base_offset: int, *, entry_count: int | None = None, is_writable: bool = False
+    ) -> Self: ...
     @property
     def is_full(self) -> bool: ...
     @property

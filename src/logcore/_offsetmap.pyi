@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, Self
 
 from logcore._record import Batch
 
@@ -10,7 +10,7 @@ def siphash128(data: Buffer, *, seed: bytes) -> bytes: ...
 @final
 class OffsetMap:
     latest_offset: int
-    def __init__(self, memory_bytes: int, *, seed: bytes) -> None: ...
+    def __new__(cls, memory_bytes: int, *, seed: bytes) -> Self: ...
     @property
     def slots(self) -> int: ...
     @property
