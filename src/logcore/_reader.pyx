@@ -182,7 +182,7 @@ cdef class RecordReader:
             raise OffsetOutOfRangeError(
                 f"read: got offset {self.next_offset}, whose segment {self.segment.path} was deleted meanwhile"
             ) from None
-        self.limit = self.view.end_of(self.index)
+        self.limit = self.view.end_in(self.index, self.file.file.size)
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:
             offsets.check_open()

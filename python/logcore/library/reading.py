@@ -1,5 +1,6 @@
 """A log as columns: whole batches a read at a time, decoded without a Python object for each record."""
 
+import errno
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -56,9 +57,11 @@ def _chunks(
         if bases[index] >= end_offset:
             return
         try:
-            position, limit = segment.start_for(offset), view.end_of(index)
+            # Held from here on: a segment that is deleted meanwhile lets go of its file.
+            file = segment.file
+            position, limit = segment.start_for(offset), view.end_in(index, file.size)
         except StorageError as error:
-            if not isinstance(error, FileNotFoundError):
+            if error.errno != errno.ENOENT:
                 raise
             raise OffsetOutOfRangeError(
                 f"read: got offset {offset}, whose segment {segment.path} was deleted meanwhile"
@@ -71,7 +74,7 @@ def _chunks(
         while position < limit:
             if log.generation != view.generation:
                 log.check_cut(view.generation, end_offset)
-            data = segment.file.read(position, min(wanted, limit - position))
+            data = file.read(position, min(wanted, limit - position))
             try:
                 made, consumed = _decode(data, position, offset, end_offset, empty, aborted)
             except CorruptBatch as error:
