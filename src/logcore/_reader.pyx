@@ -187,7 +187,7 @@ cdef class RecordReader:
                 self.renew()
         else:
             raise OffsetOutOfRangeError(f"read: got offset {self.next_offset}, whose segments keep being deleted")
-        self.limit = following = behind = self.view.end_of(self.index)
+        self.limit = following = behind = self.view.end_in(self.index, self.file.file.size)
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:
             offsets.check_open()

@@ -83,7 +83,8 @@ def test_every_behaviour_is_either_shown_by_a_test_or_has_a_reason(path: Path, s
 
 
 def test_there_is_a_list_and_no_id_that_is_on_none() -> None:
-    assert [path.stem for path in LISTS] == ["behaviours-records", "behaviours-timers"]
+    areas = ("cleaner", "log", "producers", "records", "segments-indexes", "timers")
+    assert [path.stem for path in LISTS] == [f"behaviours-{area}" for area in areas]
     known = {one for path in LISTS for one in listed(path)}
     prefixes = {one.partition("-")[0] for one in known}
     for name, docstring in docstrings():

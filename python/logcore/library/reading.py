@@ -9,6 +9,7 @@ from logcore._batch import first_batch_size, scan_batches
 from logcore._columns import Columns, ColumnsStream
 from logcore._decode import decode_columns
 from logcore.errors import CorruptBatch, CorruptionReason, StorageError
+from logcore.log.disk import DiskFile
 from logcore.log.partition import PartitionLog
 from logcore.log.readonly import ReadOnlyLog
 from logcore.log.segment import Segment
@@ -54,12 +55,12 @@ def _chunks(
     left = bytes_max
     while offset < end_offset:
         try:
-            for segment, position, limit, aborted in _spans(view, offset, end_offset, is_committed):
+            for segment, file, position, limit, aborted in _spans(view, offset, end_offset, is_committed):
                 at, wanted = position, chunk_bytes
                 while at < limit:
                     if log.generation != view.generation:
                         log.check_cut(view.generation, end_offset)
-                    data = segment.file.read(at, min(wanted, limit - at))
+                    data = file.read(at, min(wanted, limit - at))
                     try:
                         made, consumed = _decode(data, at, offset, end_offset, empty, aborted)
                     except CorruptBatch as error:
@@ -89,7 +90,7 @@ def _chunks(
 
 def _spans(
     view: LogView, offset: int, end_offset: int, is_committed: bool
-) -> Iterator[tuple[Segment, int, int, list[AbortedTransaction]]]:
+) -> Iterator[tuple[Segment, DiskFile, int, int, list[AbortedTransaction]]]:
     """The segments that have offsets of the range: where to begin and to end in each, and what was aborted in it."""
     segments, bases = view.segments
     for index in range(max(view.segments.floor_index(offset), 0), len(segments)):
@@ -99,8 +100,10 @@ def _spans(
         if is_committed:
             behind = bases[index + 1] if index + 1 < len(bases) else end_offset
             aborted = view.aborted(max(offset, bases[index]), max(behind, offset))
-        limit = view.end_of(index)
-        yield segments[index], segments[index].start_for(max(offset, bases[index]), limit), limit, aborted
+        # Held from here on: a segment that is deleted meanwhile lets go of its file.
+        segment, file = segments[index], segments[index].file
+        limit = view.end_in(index, file.size)
+        yield segment, file, segment.start_for(max(offset, bases[index]), limit), limit, aborted
 
 
 def _segment_end(view: LogView, segment: Segment) -> int:

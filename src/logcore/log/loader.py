@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from logcore.errors import CorruptBatch, CorruptIndex
+from logcore.errors import CorruptBatch, CorruptIndex, CorruptionReason
 
 from .config import LogConfig
 from .disk import Disk
@@ -336,7 +336,7 @@ class Loader:
         active = self.segments.active
         end_offset = active.next_offset()
         try:
-            _ = active.max_timestamp
+            self._check_time_index(active)
             active.transactions.check()
         except CorruptIndex:
             active.is_index_damaged = True
@@ -344,6 +344,19 @@ class Loader:
             self.recovery.indexes_rebuilt += 1
             return self._recover(active).end_offset
         return end_offset
+
+    def _check_time_index(self, segment: Segment) -> None:
+        """Compare its last entry with the batch that it names."""
+        timestamp, offset = segment.max_timestamp
+        if timestamp >= 0:
+            batch = segment.find(offset)
+            if batch is None or segment.log.max_timestamp(batch.position, batch.position + batch.size_in_bytes)[0] != (
+                timestamp
+            ):
+                raise CorruptIndex(
+                    "last entry", reason=CorruptionReason.ENTRY_ORDER, got=f"{timestamp} at offset {offset}",
+                    wanted="the largest timestamp of the batch there", path=segment.path_of(TIME_INDEX),
+                )  # fmt: skip
 
     def _end_offset(self) -> int:
         if len(self.segments):

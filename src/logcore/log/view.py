@@ -59,7 +59,11 @@ class LogView(NamedTuple):
 
     def end_of(self, index: int) -> int:
         """Where the batches of segment `index` end."""
-        return self.end_position if index == len(self.segments.segments) - 1 else self.segments.segments[index].size
+        return self.end_in(index, self.segments.segments[index].size)
+
+    def end_in(self, index: int, size: int) -> int:
+        """Likewise, for who has the file open and knows its size: the segment does not once it is deleted."""
+        return self.end_position if index == len(self.segments.segments) - 1 else size
 
     def find(self, offset: int) -> tuple[int, BatchPosition] | None:
         """The batch that has `offset`, or the first one behind it: the segment's number, and where it lies in it."""

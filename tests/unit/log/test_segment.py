@@ -144,7 +144,7 @@ def test_the_time_index_grows_only_with_the_timestamp(at: Path) -> None:
 
 
 def test_the_interval_is_counted_from_the_log_also_after_reopening_and_cutting(at: Path) -> None:
-    """SEG-009: Kafka begins to count anew; ours goes on, so that the indexes follow from the log alone."""
+    """Unlike SEG-009: Kafka begins to count anew; ours goes on, so that the indexes follow from the log alone."""
     config = {"index.interval.bytes": 3 * BATCH_BYTES}
     one = new(at, 0, config)
     for offset in range(40):
