@@ -288,9 +288,11 @@ class Worker:
         self._taken()
 
     def compact(self) -> None:
-        """One compaction, as Log.compact() does it."""
+        self.compact_with(self.rng.choice([None, 24 * 4]))
+
+    def compact_with(self, memory: int | None = None) -> None:
+        """One compaction, as Log.compact() does it; with little memory it takes several passes."""
         self.attempt = Attempt("compaction", is_compaction=True)
-        memory = self.rng.choice([None, 24 * 4])
         end = compact(self.root, self.log, self.now_ms, self.rng.randbytes(16), memory)
         self._taken()
         if end is not None:  # What took the place of something else is durable.

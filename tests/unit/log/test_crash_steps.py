@@ -26,7 +26,7 @@ SHORT = os.environ.get("LOGCORE_SHORT") == "1"
 DRAWN = 25 if FULL else 1  # of each order, at each operation
 NAMES_MAX = 128 if FULL else 2
 EXTREMES_MAX = 5 if FULL else 2
-CHOICES_MAX = 4096  # of names, that the above are drawn from
+CHOICES_MAX = 4096 if FULL else 64  # of names, that the above are drawn from
 
 SMALL = {"internal.segment.bytes": 600, "segment.index.bytes": 240, "index.interval.bytes": 100}
 DELETE = LogConfig.of({**SMALL, "file.delete.delay.ms": 0})
@@ -87,7 +87,7 @@ STEPS: dict[str, tuple[LogConfig, Step, Step]] = {
     "truncate, preallocated": (PREALLOCATED, fill, _cut_inside),
     "truncate everything": (DELETE, filled_again, _cut_fully),
     "delete records": (DELETE, filled_again, _delete),
-    "compaction swap": (COMPACT, filled_again, Worker.compact),
+    "compaction swap": (COMPACT, fill, Worker.compact_with),
     "snapshot, by a close": (DELETE, filled_again, Worker.close),
     "checkpoint": (DELETE, filled_again, Worker.checkpoint),
 }
