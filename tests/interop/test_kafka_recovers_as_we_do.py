@@ -26,7 +26,7 @@ def tear(directory: Path, tail: bytes) -> None:
 
 
 def segments_of(directory: Path) -> dict[str, bytes]:
-    """The files of the segments. Kafka leaves an empty .txnindex where it has made one anew."""
+    """The files of the segments. An empty .txnindex says the same as none."""
     files = files_of(directory, ".log", ".index", ".timeindex", ".txnindex")
     return {one.name: one.read_bytes() for one in files if one.suffix != ".txnindex" or one.stat().st_size}
 
