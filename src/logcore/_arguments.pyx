@@ -43,6 +43,12 @@ cdef object check_optional(str what, object value, object low, object high):
     return None if value is None else check_range(what, value, low, high)
 
 
+cdef int check_callable(str what, object given) except -1:
+    if not callable(given):
+        raise UsageTypeError(what, got=type(given).__name__, wanted="a callable")
+    return 0
+
+
 cdef object refuse_to_make(type kind, PyObject* args, PyObject* kwargs):
     raise UsageTypeError(kind.__name__, got="a call", wanted=WANTED[kind])
 

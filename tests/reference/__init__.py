@@ -16,6 +16,8 @@ Reading order:
     stream.py       a buffer of many batches: decode_batches
     validate.py     what a leader does with a produced buffer before it appends it
     builder.py      what it writes when it cannot patch the buffer in place
+    siphash.py      SipHash with 128 bits out, rounds to choose
+    compaction.py   the offset map, filling it, and filtering batches
 
 Where Kafka's reader fails with a Java runtime exception instead of one of its own (an IndexOutOfBounds from a short
 message, an IllegalArgument from an overlong varint), the reference refuses with the reason that fits.

@@ -37,6 +37,7 @@ from .model import (
     Refused,
     codec_id,
     increment_sequence,
+    int32,
     int64,
     known_codec,
 )
@@ -236,7 +237,9 @@ def _skip_bytes(data: bytes, at: int, reason: str) -> tuple[int, int]:
 
 
 def encode_record(record: RefRecord, base_offset: int, base_timestamp: int) -> bytes:
-    body = b"\x00" + varint.write(record.timestamp - base_timestamp) + varint.write(record.offset - base_offset)
+    """The differences wrap as Java's do."""
+    body = b"\x00" + varint.write(int64(record.timestamp - base_timestamp))
+    body += varint.write(int32(record.offset - base_offset))
     body += _sized(record.key) + _sized(record.value) + varint.write(len(record.headers))
     for name, value in record.headers:
         body += _sized(name) + _sized(value)
@@ -265,7 +268,7 @@ def encode(
     is_control: bool = False,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One batch as Kafka's builder writes it; `max_timestamp` is only for a batch without records.
+    """One batch as Kafka's builder writes it; `max_timestamp` is for one without records, or from before 1970.
 
     The base offset is the first record's unless told (compaction keeps the one of a removed record), the base timestamp
     is the first record's or the delete horizon, never the minimum.
@@ -298,7 +301,7 @@ def encode(
         2,
         0,
         attributes,
-        last_offset - base_offset,
+        int32(last_offset - base_offset),
         base_timestamp,
         max_timestamp,
         producer_id,

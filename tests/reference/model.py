@@ -127,8 +127,12 @@ class RefBatch(ABC):
 
     def records(self) -> list[RefRecord]:
         """All records, or Refused: a batch is read whole or not at all."""
+        return list(self.iterate())
+
+    def iterate(self) -> Iterator[RefRecord]:
+        """The records up to the first that is damaged, then Refused."""
         try:
-            return list(self._iterate())
+            yield from self._iterate()
         except Refused as refused:
             raise refused.at(self.position) from refused
 
