@@ -69,3 +69,5 @@ cdef class BatchBuilder:
 
 cdef OpenBatch open_batch(Source source, const Header* header, int64_t bytes_max, int64_t shift)
 cdef bint next_item(Cursor* cursor, Item* item) noexcept nogil
+cdef int64_t headers_size(const Item* item) noexcept nogil
+cdef uint8_t* put_headers(uint8_t* out, const Item* item) noexcept nogil

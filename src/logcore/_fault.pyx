@@ -33,6 +33,8 @@ _TABLE = (
     ("NESTED_COMPRESSION", "codec of an inner message", "{}", "{}: inner messages are not compressed again"),
     ("CRC", "crc of an inner message", "0x{:08x}", "0x{:08x}"),
     ("UNKNOWN_CODEC", "codec", "zstd in magic {}", "gzip, snappy or lz4 below magic 2"),
+    ("OFFSET_ORDER", "offset of a record", "{}", "more than {}, and less than 2^31 above the batch's first"),
+    ("OFFSET_ORDER", "largest offset of a batch", "{}", "{} or more"),
 )
 if len(_TABLE) != FAULT_KIND_COUNT:
     raise ImportError(f"fault table has {len(_TABLE)} rows, the enum {FAULT_KIND_COUNT}")

@@ -21,6 +21,8 @@ import logcore
 from logcore import CorruptBatch, KafkaError, LogcoreError, UsageError
 from logcore._checksum import crc32
 from logcore._compression import compress, decompress
+from logcore._filter import FilterResult, filter_batches, filter_batches_by
+from logcore._offsetmap import OffsetMap, map_keys
 
 CAP = 4 << 20  # max_decompressed_bytes of every call
 INT63_MAX = 2**63 - 1
@@ -406,6 +408,104 @@ def check_conversion(context: Context) -> None:
         require([row[2:4] for row in again.all_rows()] == kept, "keys and values after conversion", magic, codec)
 
 
+def check_compaction(context: Context) -> None:
+    """Keys into a map, and batches filtered by it: what stays is what the rule says, and can be read."""
+    buffer, reading, turn = context.buffer, context.strict, context.turn
+    offset_map = OffsetMap(24 * (1, 3, 64)[turn % 3], seed=bytes(16))
+    discards = turn % 5 == 0
+    options: dict[str, Any] = {"max_decompressed_bytes": CAP, "should_discard_batch": lambda batch: discards}
+    try:
+        mapped = map_keys(buffer, offset_map, first_offset=(0, 3)[turn % 2], **options)
+    except CorruptBatch as error:
+        damage(error, len(buffer))
+        require(reading.refusals(), "mapping refuses what rows read", error)
+    else:
+        require(mapped.is_full or mapped.consumed == reading.consumed, "mapped bytes", mapped, reading.consumed)
+        require(mapped.is_full or reading.error is None, "mapping passes over damage", reading.error)
+    offset_map.check_invariants()
+    now_ms, retain_legacy_deletes = 1000, turn % 2 == 0
+    result = filtered(
+        context,
+        lambda: filter_batches(
+            buffer, offset_map, now_ms=now_ms, delete_retention_ms=10, retain_legacy_deletes=retain_legacy_deletes,
+            **options,
+        ),
+    )  # fmt: skip
+    if result is not None and not reading.refusals():
+
+        def stays(batch: logcore.Batch, row: Row) -> bool:
+            if batch.is_control:
+                return not (discards and batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms)
+            if batch.is_transactional and discards:
+                return False
+            if row[0] > offset_map.latest_offset:
+                return True
+            retain_deletes = retain_legacy_deletes
+            if batch.magic == 2:
+                retain_deletes = batch.delete_horizon_ms is None or now_ms < batch.delete_horizon_ms
+            is_latest = row[2] is not None and row[0] >= offset_map.get(row[2])
+            return is_latest and (row[3] is not None or retain_deletes)
+
+        expected = [
+            (row[0], *row[2:])
+            for batch, rows in zip(reading.batches, reading.rows, strict=True)
+            for row in rows
+            if stays(batch, row)
+        ]
+        kept = [(row[0], *row[2:]) for row in rows_again(result.output)]
+        require(kept == expected, "records after compaction", kept[:9], expected[:9])
+
+
+def check_filter(context: Context) -> None:
+    """Any decision of the caller's."""
+    buffer, turn = context.buffer, context.turn
+    retention = ("delete_empty", "retain_empty", "delete")[turn % 3]
+    one_in = (1, 2, 3, 10**9)[turn % 4]
+    result = filtered(
+        context,
+        lambda: filter_batches_by(
+            buffer,
+            lambda batch: (retention if batch.magic == 2 else "delete_empty", turn % 2 == 0),
+            lambda batch, record: record.offset % one_in != 0,
+            now_ms=(5, INT63_MAX)[turn % 2],
+            output_bytes_max=(None, 0)[turn // 3 % 2],
+            max_decompressed_bytes=CAP,
+        ),
+    )
+    if result is not None and retention != "delete" and not context.strict.refusals():
+        wanted = [row[2:] for row in context.strict.all_rows() if row[0] % one_in]
+        kept = [row[2:] for row in rows_again(result.output)]
+        require(kept == wanted[: len(kept)], "records after a filter", kept[:9], wanted[:9])
+        require(len(kept) == result.messages_retained, "counted records", len(kept), result)
+
+
+def filtered(context: Context, work: Callable[[], FilterResult]) -> FilterResult | None:
+    """What filtering made, which can be read; or None if it was refused."""
+    reading = context.strict
+    try:
+        result = work()
+    except CorruptBatch as error:
+        damage(error, len(context.buffer))
+        if error.reason.name == "OFFSET_ORDER":  # which a reader shows and a writer refuses
+            offsets = [row[0] for row in reading.all_rows()] + [batch.last_offset for batch in reading.batches]
+            sound = min(offsets) >= 0 and not any(
+                one[0] >= two[0] or two[0] - one[0] >= 2**31
+                for rows in reading.rows
+                if not isinstance(rows, CorruptBatch)
+                for one, two in itertools.pairwise(rows)
+            )
+            require(not sound, "filtering refuses offsets that are in order", error, offsets[:9])
+        else:
+            require(reading.refusals(), "filtering refuses what rows read", error)
+        return None
+    again = read(result.output, verify_crc=True)
+    require(
+        not again.refusals() and again.consumed == len(result.output), "what was filtered is damaged", *again.refusals()
+    )
+    require(result.consumed <= reading.consumed, "filtered bytes", result, reading.consumed)
+    return result
+
+
 def check_checksums(context: Context) -> None:
     buffer = context.buffer
     require(logcore.crc32c(buffer) == crc32c.crc32c(buffer), "crc32c")
@@ -444,6 +544,8 @@ TARGETS: tuple[Callable[[Context], None], ...] = (
     check_rewriting,
     check_validation,
     check_conversion,
+    check_compaction,
+    check_filter,
     check_checksums,
     check_compression,
 )

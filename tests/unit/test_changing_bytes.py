@@ -31,6 +31,8 @@ from logcore import (
     validate_and_assign,
 )
 from logcore._compression import compress, decompress
+from logcore._filter import filter_batches, filter_batches_by
+from logcore._offsetmap import OffsetMap, map_keys
 
 RUNS_CODE_INSIDE = sys.version_info < (3, 12)
 GZIP = 1
@@ -51,6 +53,13 @@ def damaged_set() -> bytes:
     return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
 
 
+def compacted(data: Any) -> bytes:
+    offset_map = OffsetMap(24 * 64, seed=bytes(16))
+    map_keys(data, offset_map, first_offset=0)
+    offset_map.check_invariants()
+    return filter_batches(data, offset_map, now_ms=5, delete_retention_ms=5).output
+
+
 USES: dict[str, Callable[[Any], Any]] = {
     "rows": lambda data: [record for batch in decode_batches(data) for record in batch],
     "rows, unchecked": lambda data: [record for batch in decode_batches(data, verify_crc=False) for record in batch],
@@ -64,6 +73,8 @@ USES: dict[str, Callable[[Any], Any]] = {
     "validate in magic 1": lambda data: validate(data, now_ms=5, magic=1, verify_crc=False),
     "patch": lambda data: validate_and_assign(data, now_ms=5, first_offset=7, verify_crc=False),
     "rebuild": lambda data: validate_and_assign(data, now_ms=5, first_offset=7, verify_crc=False, compression="lz4"),
+    "compact": compacted,
+    "filter": lambda data: filter_batches_by(data, lambda batch: "delete_empty", lambda batch, record: record.key),
     "convert up": lambda data: convert_batches(data, 2, compression="lz4", verify_crc=False),
     "convert down": lambda data: convert_batches(data, 1, compression="none", verify_crc=False),
 }
