@@ -46,11 +46,12 @@ cdef extern from * nogil:
     #include <unistd.h>
     /* Random reads of many small pages miss the processor's table of pages nearly each time, and each first write to a
        page is a fault. Only advice: where there are no huge pages, or fewer than asked for, nothing changes. */
+    #define LC_HUGE_BYTES (4u << 20)
     static void lc_use_huge_pages(void *data, size_t size) {
     #ifdef MADV_HUGEPAGE
         uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
         uintptr_t begin = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + size) / page * page;
-        if (begin < end) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+        if (size >= LC_HUGE_BYTES) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
     #endif
     }
     """
@@ -98,8 +99,9 @@ cdef class OffsetMap:
 
     seed: 16 bytes that nobody can guess, new for each run
 
-    Memory that is never written to is not taken from the system. How full it may get is the caller's to say (`limit` of
-    map_keys). While one thread is in map_keys() with a map, every other call with it is refused.
+    The system gives memory as it is written to, in huge pages where it has them, and entries lie everywhere: ask for no
+    more than the offsets to map need, 24 bytes each by the load factor. How full it may get is the caller's to say
+    (`limit` of map_keys). While one thread is in map_keys() with a map, every other call with it is refused.
 
     >>> offset_map = OffsetMap(1 << 20, seed=bytes(16))
     >>> offset_map.put(b"k", 7)
@@ -445,7 +447,7 @@ def map_keys(
     full in the middle of a batch, it is the offset of the last record that was put: up to there a log may be cleaned
     with this map, and from the next offset on the next pass goes on. So a pass gets ahead if `limit` is 1 or more.
 
-    Damage raises CorruptBatch, and so the map then holds some of the keys: clear it, or take a new one.
+    Damage raises CorruptBatch. The map then holds some of the keys: clear it, or take a new one.
 
     >>> from logcore import encode_batch
     >>> offset_map = OffsetMap(1 << 20, seed=bytes(16))
