@@ -243,13 +243,15 @@ class Loader:
             file = parse_file_name(name)
             if file is not None and not file.suffix and file.kind in SEGMENT_SUFFIXES:
                 kinds.setdefault(file.offset, set()).add(file.kind)
+        found = []
         for base_offset in sorted(kinds):
             if LOG in kinds[base_offset]:
-                self.segments.add(self._segment(base_offset, kinds=kinds[base_offset]))
+                found.append(self._segment(base_offset, kinds=kinds[base_offset]))
             else:
                 for kind in (INDEX, TIME_INDEX, TXN_INDEX):
                     if kind in kinds[base_offset]:
                         self._remove(f"{base_offset:020}{kind}")
+        self.segments.replace([], found)
 
     # --- 3: the end of the log --------------------------------------------------------------------------------------
 
