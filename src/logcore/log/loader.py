@@ -348,9 +348,12 @@ class Loader:
         return end_offset
 
     def _check_time_index(self, segment: Segment) -> None:
-        """Compare its last entry with the batch that it names."""
+        """Compare its last entry with the batch that it names, if that lies where the log's end was looked for.
+
+        Batches before the last index entry are not read when a log is opened that was closed in order.
+        """
         timestamp, offset = segment.max_timestamp
-        if timestamp >= 0:
+        if timestamp >= 0 and (not len(segment.offset_index) or offset > segment.offset_index.last_offset):
             batch = segment.find(offset)
             if batch is None or segment.log.max_timestamp(batch.position, batch.position + batch.size_in_bytes)[0] != (
                 timestamp

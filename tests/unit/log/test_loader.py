@@ -53,7 +53,7 @@ def test_after_a_shutdown_no_segment_is_read(tmp_path: Path) -> None:
         assert one.log.recovery_point == one.log.log_end_offset == 15
 
 
-@pytest.mark.parametrize(("point", "read"), [(0, 3), (4, 3), (5, 2), (7, 2), (10, 1), (15, 1)])
+@pytest.mark.parametrize(("point", "read"), [(0, 3), (4, 3), (5, 3), (7, 2), (10, 2), (15, 1)])
 def test_after_a_crash_segments_are_read_from_the_recovery_point_on(tmp_path: Path, point: int, read: int) -> None:
     """LOG-103, LOG-104: and the recovery point does not move by it."""
     with Partition(tmp_path) as one:
@@ -336,7 +336,8 @@ def test_transaction_indexes_are_made_again(tmp_path: Path, which: str, snapshot
                 path.unlink()
         one.open()
         assert [list(segment.transactions) for segment in one.log.segments] == wanted
-        assert one.recovery.segments_read == (len(wanted) if which == "all" else 1)
+        # The segment before too: it was perhaps active when the recovery point was written down.
+        assert one.recovery.segments_read == (len(wanted) if which == "all" else 2)
         assert one.offsets(0, "read_committed") == [3, 15]
 
 
