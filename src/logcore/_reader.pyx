@@ -7,8 +7,9 @@ a reader looks at the count before each read, and ends with an error rather than
 It reads ahead: little at first, since most look-ups want one record, and twice as much each time, to a megabyte. The
 offset index says where to begin; that the batch there is the one of the index entry is checked with the same read.
 
-    batches skipped unread:   before the offset; control batches; with read_committed those of aborted transactions
-    batches checked:          all others, before their first record is handed out
+    batches skipped unchecked:   before the offset, as their headers say
+    batches skipped:             control batches; with read_committed those of aborted transactions
+    batches checked:             all but the first, before their first record is handed out or they are skipped
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -59,6 +60,7 @@ cdef class RecordReader:
     cdef int64_t bytes_left          # of batches that may be opened
     cdef int32_t leader_epoch        # of the last batch
     cdef bint is_committed
+    cdef bint is_in_order            # a batch of this segment was found to be wanted: so is all behind it
     cdef dict aborted                # with read_committed: producer id -> [(first offset, last offset)] of the segment
     cdef RecordIterator records
 
@@ -124,12 +126,23 @@ cdef class RecordReader:
                 continue
             self.at += header.size_in_bytes
             if header.last_offset < self.next_offset:
+                if self.is_in_order:
+                    # Offsets go up. To pass over this batch would be to lose what it had without a word.
+                    verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
+                    self.check_cut()
+                    raise CorruptBatch(
+                        "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {header.last_offset}",
+                        wanted=f"{self.next_offset} or more", path=self.file.file.path,
+                        position=self.chunk_position + at)
                 # Should the batch behind it be as long, one read is to bring it whole.
                 self.ahead = max(<int64_t>AHEAD_BYTES_MIN, min(<int64_t>header.size_in_bytes + 256, <int64_t>AHEAD_BYTES_MAX))
                 continue
+            self.is_in_order = True
             if header.magic == 2 and header.base_offset >= self.end_offset:
                 return None
             if header.magic == 2 and header.attributes & CONTROL or self.is_aborted(&header):
+                # A flipped bit can make it look so.
+                verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
                 self.next_offset = header.last_offset + 1
                 continue
             if self.bytes_left <= 0:
@@ -183,6 +196,7 @@ cdef class RecordReader:
                 f"read: got offset {self.next_offset}, whose segment {self.segment.path} was deleted meanwhile"
             ) from None
         self.limit = self.view.end_of(self.index)
+        self.is_in_order = False    # beside a writer, this may be a compacted segment that begins before
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:
             offsets.check_open()

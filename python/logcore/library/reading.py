@@ -68,11 +68,13 @@ def _chunks(
             behind = bases[index + 1] if index + 1 < len(bases) else end_offset
             aborted = view.aborted(max(offset, bases[index]), max(behind, offset))
         wanted = chunk_bytes
+        last_offset = -1  # of the batch before
         while position < limit:
             if log.generation != view.generation:
                 log.check_cut(view.generation, end_offset)
             data = segment.file.read(position, min(wanted, limit - position))
             try:
+                last_offset = _check_order(data, position, last_offset)
                 made, consumed = _decode(data, position, offset, end_offset, empty, aborted)
             except CorruptBatch as error:
                 log.check_cut(view.generation, end_offset)
@@ -97,6 +99,28 @@ def _chunks(
                 left -= consumed
                 if left <= 0:
                     return
+
+
+def _check_order(data: bytes, position: int, last_offset: int) -> int:
+    """Raise CorruptBatch unless offsets go up; returns the last one.
+
+    Batches outside of what is wanted are skipped by what their headers say, unchecked. So a batch with a damaged offset
+    must not pass for one of them.
+    """
+    lasts = scan_batches(data, verify_crc=False).headers["last_offset"]
+    if not len(lasts):
+        return last_offset
+    behind = np.concatenate(([last_offset], lasts[:-1]))
+    if (lasts <= behind).any():
+        scan = scan_batches(data, verify_crc=True)
+        if scan.error is not None:
+            raise scan.error.at_path("", position)
+        first = int(np.argmax(lasts <= behind))
+        raise CorruptBatch(
+            "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {lasts[first]}",
+            wanted=f"more than {behind[first]}", position=position + int(scan.headers[first]["position"]),
+        )  # fmt: skip
+    return int(lasts[-1])
 
 
 def _decode(
