@@ -327,7 +327,13 @@ class Loader:
 
     def _end_offset(self) -> int:
         if len(self.segments):
-            end_offset = self.segments.active.next_offset()
+            active = self.segments.active
+            end_offset = active.next_offset()
+            if active.has_bad_index(end_offset):
+                # It would be written on, behind what cannot be.
+                self._recover(active)
+                self.recovery.indexes_rebuilt += 1
+                end_offset = active.next_offset()
             if end_offset >= self.found.log_start_offset:
                 return end_offset
             # Somebody removed segments: what is left ends before the log begins.

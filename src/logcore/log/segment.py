@@ -73,6 +73,7 @@ class Segment:
         "disk",
         "first_timestamp",
         "inode",
+        "is_index_bad",
         "is_log_dirty",
         "is_writable",
         "max_position",
@@ -110,6 +111,7 @@ class Segment:
         self.max_position: tuple[int, int] | None = None  # largest timestamp, offset; None: ask the time index
         self.first_timestamp: int | None = None  # of the first batch; None: not looked up yet
         self.inode: int | None = None  # of the open .log, beside a writer who may replace it
+        self.is_index_bad = False  # an index was not what it should be, and is not asked
         self.is_log_dirty = False  # has bytes that were not synced
         self._are_indexes_dirty = False
         self.transactions = TransactionIndex(
@@ -200,6 +202,7 @@ class Segment:
                     self._offset_index = index
                 except CorruptIndex:
                     index.close()
+                    self.is_index_bad = True
         return self._offset_index
 
     @property
@@ -214,6 +217,7 @@ class Segment:
                     self._time_index = index
                 except CorruptIndex:
                     index.close()
+                    self.is_index_bad = True
         return self._time_index
 
     @property
@@ -239,6 +243,16 @@ class Segment:
         """An entry was not what it says: search this segment from its beginning from now on."""
         if self._indexer is None:
             self._offset_index = OffsetIndex(b"", self.base_offset)
+            self.is_index_bad = True
+
+    def has_bad_index(self, end_offset: int) -> bool:
+        """Whether its indexes cannot be those of a segment that ends at `end_offset`, as far as their ends show."""
+        offsets, times = self.offset_index, self.time_index
+        return (
+            self.is_index_bad
+            or (len(offsets) > 0 and offsets.last_offset >= end_offset)
+            or (len(times) > 0 and times.last_entry.offset >= end_offset)
+        )
 
     def find(self, offset: int, end: int | None = None) -> BatchPosition | None:
         """The batch that has `offset`, or the first behind it, or None."""
@@ -415,6 +429,7 @@ class Segment:
     def rebuild(self) -> Indexer:
         """Empty the indexes, and return what is to be told of every batch of the log; seal() ends it."""
         self._offset_index = self._time_index = self._indexer = None
+        self.is_index_bad = False
         for kind in (INDEX, TIME_INDEX):
             self.disk.unlink(self.path_of(kind))
         self.transactions.clear()
