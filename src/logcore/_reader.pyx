@@ -9,8 +9,9 @@ is near, one small read brings all that lies between. Where it is far, batches a
 to the batch that has the offset, and that one is read whole and no more, since most look-ups want one record. Whoever
 goes on reads ahead, twice as much each time, to a megabyte.
 
-    batches skipped unread:   before the offset; control batches; with read_committed those of aborted transactions
-    batches checked:          all others, before their first record is handed out
+    batches skipped unchecked:   before the offset, as their headers say
+    batches skipped:             control batches; with read_committed those of aborted transactions
+    batches checked:             all but the first, before their first record is handed out or they are skipped
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -65,6 +66,7 @@ cdef class RecordReader:
     cdef int64_t bytes_left          # of batches that may be opened
     cdef int32_t leader_epoch        # of the last batch
     cdef bint is_committed
+    cdef bint is_in_order            # a batch of this segment was found to be wanted: so is all behind it
     cdef dict aborted                # with read_committed: producer id -> [(first offset, last offset)] of the segment
     cdef RecordIterator records
 
@@ -130,10 +132,21 @@ cdef class RecordReader:
                 continue
             self.at += header.size_in_bytes
             if header.last_offset < self.next_offset:
+                if self.is_in_order:
+                    # Offsets go up. To pass over this batch would be to lose what it had without a word.
+                    verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
+                    self.check_cut()
+                    raise CorruptBatch(
+                        "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {header.last_offset}",
+                        wanted=f"{self.next_offset} or more", path=self.file.file.path,
+                        position=self.chunk_position + at)
                 continue
+            self.is_in_order = True
             if header.magic == 2 and header.base_offset >= self.end_offset:
                 return None
             if header.magic == 2 and header.attributes & CONTROL or self.is_aborted(&header):
+                # A flipped bit can make it look so.
+                verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
                 self.next_offset = header.last_offset + 1
                 continue
             if self.bytes_left <= 0:
@@ -188,6 +201,7 @@ cdef class RecordReader:
         else:
             raise OffsetOutOfRangeError(f"read: got offset {self.next_offset}, whose segments keep being deleted")
         self.limit = following = behind = self.view.end_in(self.index, self.file.file.size)
+        self.is_in_order = False    # beside a writer, this may be a compacted segment that begins before
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:
             offsets.check_open()

@@ -57,11 +57,13 @@ def _chunks(
         try:
             for segment, file, position, limit, aborted in _spans(view, offset, end_offset, is_committed):
                 at, wanted = position, chunk_bytes
+                last_offset = -1  # of the batch before
                 while at < limit:
                     if log.generation != view.generation:
                         log.check_cut(view.generation, end_offset)
                     data = file.read(at, min(wanted, limit - at))
                     try:
+                        last_offset = _check_order(data, at, last_offset)
                         made, consumed = _decode(data, at, offset, end_offset, empty, aborted)
                     except CorruptBatch as error:
                         log.check_cut(view.generation, end_offset)
@@ -126,6 +128,28 @@ def _longer(
             wanted="a whole batch" if size is None else size, path=segment.path, position=position,
         )  # fmt: skip
     return size
+
+
+def _check_order(data: bytes, position: int, last_offset: int) -> int:
+    """Raise CorruptBatch unless offsets go up; returns the last one.
+
+    Batches outside of what is wanted are skipped by what their headers say, unchecked. So a batch with a damaged offset
+    must not pass for one of them.
+    """
+    lasts = scan_batches(data, verify_crc=False).headers["last_offset"]
+    if not len(lasts):
+        return last_offset
+    behind = np.concatenate(([last_offset], lasts[:-1]))
+    if (lasts <= behind).any():
+        scan = scan_batches(data, verify_crc=True)
+        if scan.error is not None:
+            raise scan.error.at_path("", position)
+        first = int(np.argmax(lasts <= behind))
+        raise CorruptBatch(
+            "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {lasts[first]}",
+            wanted=f"more than {behind[first]}", position=position + int(scan.headers[first]["position"]),
+        )  # fmt: skip
+    return int(lasts[-1])
 
 
 def _decode(

@@ -342,7 +342,7 @@ class Loader:
             active.transactions.check()
         except CorruptIndex:
             active.is_index_damaged = True
-        if active.is_index_damaged:
+        if active.has_bad_index(end_offset):
             self.recovery.indexes_rebuilt += 1
             return self._recover(active).end_offset
         return end_offset

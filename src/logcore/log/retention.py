@@ -8,7 +8,7 @@ a hole in it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from logcore.errors import OffsetOutOfRangeError
+from logcore.errors import OffsetOutOfRangeError, StorageError
 
 from .segment import Segment
 
@@ -111,6 +111,9 @@ def _delete(log: "PartitionLog", is_due: _Rule, now_ms: int) -> int:
     assert following is not None
     raise_log_start_offset(log, following.base_offset)
     log.segments.replace(due, [])
-    log.delete_later(due, now_ms)
+    try:
+        log.delete_later(due, now_ms)
+    except StorageError as error:
+        raise log.fail(error) from None  # they are in no list any more, and would be back under their names
     log.publish()
     return len(due)

@@ -77,6 +77,16 @@ class Checkpoint:
                 self.offsets[partition] = offset
             self._is_dirty = True
 
+    def put(self, disk: Disk, partition: TopicPartition, offset: int) -> None:
+        """Note an offset and write the file, or neither."""
+        before = self.offsets.get(partition)
+        self.set(partition, offset)
+        try:
+            self.write(disk)
+        except BaseException:
+            self.set(partition, before)
+            raise
+
     def write(self, disk: Disk) -> None:
         """Write the file, if something has changed."""
         if self._is_dirty:
@@ -235,20 +245,17 @@ class Root:
         """See Keeper."""
         known = self.recovery_points.get(partition)
         if known is not None and known > offset:
-            self.recovery_points.set(partition, offset)
-            self.recovery_points.write(self.disk)
+            self.recovery_points.put(self.disk, partition, offset)
 
     def lower_cleaned_offset(self, partition: TopicPartition, offset: int) -> None:
         """See Keeper."""
         cleaned = self.cleaned.get(partition)
         if cleaned is not None and cleaned > offset:
-            self.cleaned.set(partition, offset)
-            self.cleaned.write(self.disk)
+            self.cleaned.put(self.disk, partition, offset)
 
     def write_log_start_offset(self, partition: TopicPartition, offset: int) -> None:
         """See Keeper."""
-        self.log_starts.set(partition, offset)
-        self.log_starts.write(self.disk)
+        self.log_starts.put(self.disk, partition, offset)
 
     def write_cleaned_offset(self, partition: TopicPartition, offset: int) -> None:
         """Note up to where a log is compacted."""

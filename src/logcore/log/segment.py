@@ -277,6 +277,15 @@ class Segment:
             self.is_index_damaged = True
             self._offset_index = OffsetIndex(b"", self.base_offset)
 
+    def has_bad_index(self, end_offset: int) -> bool:
+        """Whether its indexes cannot be those of a segment that ends at `end_offset`, as far as their ends show."""
+        offsets, times = self.offset_index, self.time_index
+        return (
+            self.is_index_damaged
+            or (len(offsets) > 0 and offsets.last_offset >= end_offset)
+            or (len(times) > 0 and times.last_entry.offset >= end_offset)
+        )
+
     def find(self, offset: int, end: int | None = None) -> BatchPosition | None:
         """The batch that has `offset`, or the first behind it, or None."""
         return self.log.find(offset, self.start_for(offset, end), end)
@@ -461,6 +470,7 @@ class Segment:
     def rebuild(self) -> Indexer:
         """Empty the indexes, and return what is to be told of every batch of the log; seal() ends it."""
         self._offset_index = self._time_index = self._indexer = None
+        self.is_index_damaged = False
         for kind in (INDEX, TIME_INDEX):
             self.disk.unlink(self.path_of(kind))
         self.transactions.clear()

@@ -10,7 +10,7 @@ tell that what they read before is no longer what lies there (Kafka's followers 
 
 from typing import TYPE_CHECKING
 
-from logcore.errors import UsageError
+from logcore.errors import StorageError, UsageError
 
 from .names import OFFSET_MAX
 from .recovery import rebuild_producers
@@ -38,7 +38,10 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
         log.keeper.lower_recovery_point(log.partition, 0 if floor is None else floor.base_offset)
         log.keeper.lower_cleaned_offset(log.partition, offset)
         log.cuts.append(offset)
-        cut(log, offset, now_ms)
+        try:
+            cut(log, offset, now_ms)
+        except StorageError as error:
+            raise log.fail(error) from None  # half of it is done: who opens the log next does the rest, or none
         log.publish()
     return True
 
@@ -72,6 +75,14 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     log.keeper.lower_recovery_point(log.partition, 0)
     log.keeper.lower_cleaned_offset(log.partition, 0)
     log.cuts.append(min(offset, log.log_start_offset))
+    try:
+        _remove_all(log, offset, now_ms, offset if log_start_offset is None else log_start_offset)
+    except StorageError as error:
+        raise log.fail(error) from None
+    log.publish()
+
+
+def _remove_all(log: "PartitionLog", offset: int, now_ms: int, log_start_offset: int) -> None:
     for segment in reversed(log.segments.view.segments):
         log.segments.remove(segment)
         log.delete_later([segment], now_ms)
@@ -82,14 +93,13 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     log.disk.sync_directory(log.directory)
     log.log_end_offset = log.written_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
-    _lower_start(log, offset if log_start_offset is None else log_start_offset)
+    _lower_start(log, log_start_offset)
     log.high_watermark = min(max(log.high_watermark, offset), offset)
     log.is_changed = True
     log.least_epoch = log.leader_epoch + 1
     log.epochs.clear()
     log.producers.truncate_fully_and_start_at(offset)
     _reload(log, now_ms)
-    log.publish()
 
 
 def _lower_start(log: "PartitionLog", offset: int) -> None:
