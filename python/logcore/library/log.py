@@ -268,7 +268,7 @@ class Log:
         return self._commit.flush()
 
     def roll(self) -> None:
-        """Begin a new segment, unless the active one is empty. Nothing is synced."""
+        """Begin a new segment, unless the active one is empty. What lies before it is flushed first."""
         with self._lock:
             self._writable().roll(self._clock())
 

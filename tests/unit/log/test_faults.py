@@ -364,7 +364,14 @@ def test_a_flipped_bit_in_a_sealed_segment_is_found_by_who_reads_it_and_never_se
         columns: list[int] = []
         with suppress(CorruptBatch):
             for part in read_columns(
-                found, 0, found.view.log_end_offset, columns=None, layout="binary", is_committed=False, bytes_max=None
+                found,
+                found.view,
+                0,
+                found.view.log_end_offset,
+                columns=None,
+                layout="binary",
+                is_committed=False,
+                bytes_max=None,
             ):
                 columns += part.offset.tolist()
         if relative >= 16:

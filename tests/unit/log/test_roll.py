@@ -46,8 +46,8 @@ def test_a_new_segment_begins_at_the_end_or_behind_it(tmp_path: Path) -> None:
         assert one.offsets(0) == [0, 1, 2, 3, 40]
 
 
-def test_rolling_takes_a_snapshot_and_moves_no_recovery_point(tmp_path: Path) -> None:
-    """LOG-047: that moves when all before it is on the disk."""
+def test_rolling_takes_a_snapshot_and_flushes_what_lies_before(tmp_path: Path) -> None:
+    """LOG-047: at once and not beside the appends; the recovery point is written down with the next checkpoint."""
     with Partition(tmp_path) as one:
         one.lead(produced(7, 0, 2))
         one.roll()
@@ -56,9 +56,7 @@ def test_rolling_takes_a_snapshot_and_moves_no_recovery_point(tmp_path: Path) ->
         assert one.snapshots == [2, 4]
         data = (one.path / "00000000000000000002.snapshot").read_bytes()
         assert [(entry.producer_id, entry.last_sequence) for entry in snapshot.parse(data)] == [(7, 1)]
-        one.checkpoint()
-        assert (one.log.recovery_point, one.root.recovery_points.get(one.log.partition)) == (0, 0)
-        one.flush()
+        assert (one.log.recovery_point, one.root.recovery_points.get(one.log.partition)) == (4, None)
         one.checkpoint()
         assert (one.log.recovery_point, one.root.recovery_points.get(one.log.partition)) == (4, 4)
 
