@@ -92,6 +92,7 @@ def _write_in_every_codec(home: Path, count: int) -> None:
             if read != total:
                 raise SystemExit(f"{codec}: {read} records of {total}")
             size = log.size_in_bytes
+            log.roll()  # what was written is sealed now
         table.append(
             [
                 *(codec, rate_text(total / written), rate_text(read / columns_seconds)),

@@ -9,6 +9,7 @@ from logcore._batch import first_batch_size, scan_batches
 from logcore._columns import Columns, ColumnsStream
 from logcore._decode import decode_columns
 from logcore.errors import CorruptBatch, CorruptionReason, StorageError
+from logcore.log.appending import Headers
 from logcore.log.disk import DiskFile
 from logcore.log.partition import PartitionLog
 from logcore.log.readonly import ReadOnlyLog
@@ -63,7 +64,7 @@ def _chunks(
                         log.check_cut(view.generation, end_offset)
                     data = file.read(at, min(wanted, limit - at))
                     try:
-                        last_offset = _check_order(data, at, last_offset)
+                        headers = _check_order(data, at, last_offset)
                         made, consumed = _decode(data, at, offset, end_offset, empty, aborted)
                     except CorruptBatch as error:
                         log.check_cut(view.generation, end_offset)
@@ -73,6 +74,9 @@ def _chunks(
                         if not wanted:
                             return
                         continue
+                    # What lies behind the range was looked at, and is not consumed.
+                    passed = int(np.searchsorted(headers["position"], consumed))
+                    last_offset = int(headers[passed - 1]["last_offset"]) if passed else last_offset
                     at, wanted = at + consumed, chunk_bytes
                     if len(made):
                         yield made
@@ -130,26 +134,26 @@ def _longer(
     return size
 
 
-def _check_order(data: bytes, position: int, last_offset: int) -> int:
-    """Raise CorruptBatch unless offsets go up; returns the last one.
+def _check_order(data: bytes, position: int, last_offset: int) -> Headers:
+    """Raise CorruptBatch unless offsets go up from `last_offset` on; returns the headers of the whole batches.
 
     Batches outside of what is wanted are skipped by what their headers say, unchecked. So a batch with a damaged offset
     must not pass for one of them.
     """
-    lasts = scan_batches(data, verify_crc=False).headers["last_offset"]
-    if not len(lasts):
-        return last_offset
-    behind = np.concatenate(([last_offset], lasts[:-1]))
-    if (lasts <= behind).any():
-        scan = scan_batches(data, verify_crc=True)
-        if scan.error is not None:
-            raise scan.error.at_path("", position)
-        first = int(np.argmax(lasts <= behind))
-        raise CorruptBatch(
-            "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {lasts[first]}",
-            wanted=f"more than {behind[first]}", position=position + int(scan.headers[first]["position"]),
-        )  # fmt: skip
-    return int(lasts[-1])
+    headers = scan_batches(data, verify_crc=False).headers
+    lasts = headers["last_offset"]
+    if len(lasts):
+        behind = np.concatenate(([last_offset], lasts[:-1]))
+        if (lasts <= behind).any():
+            scan = scan_batches(data, verify_crc=True)
+            if scan.error is not None:
+                raise scan.error.at_path("", position)
+            first = int(np.argmax(lasts <= behind))
+            raise CorruptBatch(
+                "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {lasts[first]}",
+                wanted=f"more than {behind[first]}", position=position + int(scan.headers[first]["position"]),
+            )  # fmt: skip
+    return headers
 
 
 def _decode(

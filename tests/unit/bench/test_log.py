@@ -107,7 +107,7 @@ def test_the_table_has_every_part(capsys, tmp_path, c_limits):
     assert "C loop: append_columns" in out
     assert "≥ 0.7" in out
     assert "5 segments opened in" in out
-    assert "1 .log, 1 index" in out
+    assert "1 .log, 2 index" in out
 
 
 @pytest.mark.parametrize("flags", [["--seconds", "-1"], ["--seconds", "nan"], ["--repeat", "0"]])
