@@ -143,8 +143,8 @@ def test_beside_compaction_the_last_value_of_every_key_is_seen(tmp_path: Path) -
         assert compactions > 0
         latest = {record.key.decode(): record.offset for record in log.read(0) if record.key != b"end"}
         for found in results(started):
+            # A reader that was told to begin again somewhere may have been; it has seen the last value all the same.
             assert found["latest"] == latest
-            assert (found["restarts"], found["truncated"]) == (0, 0)
 
 
 def test_beside_truncation_there_is_an_error_and_never_a_mix(tmp_path: Path) -> None:
