@@ -48,6 +48,7 @@ cdef class RecordReader:
     cdef Py_ssize_t index            # of the segment that is read
     cdef object segment
     cdef BatchFile file
+    cdef int64_t base_offset         # of the segment
     cdef int64_t limit               # where the batches of the segment end
     cdef Source chunk                # what was read last, of the file from `chunk_position` on
     cdef int64_t chunk_position
@@ -125,15 +126,14 @@ cdef class RecordReader:
                 self.fill(self.size_at(at))
                 continue
             self.at += header.size_in_bytes
+            if header.magic == 2 and header.base_offset < self.base_offset:
+                verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
+                self.refuse_order(at, header.base_offset, self.base_offset)
             if header.last_offset < self.next_offset:
                 if self.is_in_order:
                     # Offsets go up. To pass over this batch would be to lose what it had without a word.
                     verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
-                    self.check_cut()
-                    raise CorruptBatch(
-                        "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {header.last_offset}",
-                        wanted=f"{self.next_offset} or more", path=self.file.file.path,
-                        position=self.chunk_position + at)
+                    self.refuse_order(at, header.last_offset, self.next_offset)
                 # Should the batch behind it be as long, one read is to bring it whole.
                 self.ahead = max(<int64_t>AHEAD_BYTES_MIN, min(<int64_t>header.size_in_bytes + 256, <int64_t>AHEAD_BYTES_MAX))
                 continue
@@ -164,6 +164,11 @@ cdef class RecordReader:
     cdef int refuse(self, Fault* fault, Py_ssize_t at) except -1:
         self.check_cut()
         raise corrupt_batch(fault, 0).at_path(self.file.file.path, self.chunk_position + at)
+
+    cdef int refuse_order(self, Py_ssize_t at, int64_t got, int64_t wanted) except -1:
+        self.check_cut()
+        raise CorruptBatch("offset", reason=CorruptionReason.OFFSET_ORDER, got=got, wanted=f"{wanted} or more",
+                           path=self.file.file.path, position=self.chunk_position + at)
 
     cdef int64_t size_at(self, Py_ssize_t at) except -1:
         """How long the batch is whose beginning lies at the end of the chunk; 0 if that cannot be told yet."""
@@ -196,6 +201,7 @@ cdef class RecordReader:
                 f"read: got offset {self.next_offset}, whose segment {self.segment.path} was deleted meanwhile"
             ) from None
         self.limit = self.view.end_of(self.index)
+        self.base_offset = self.segment.base_offset
         self.is_in_order = False    # beside a writer, this may be a compacted segment that begins before
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:

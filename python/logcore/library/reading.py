@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from logcore._batch import first_batch_size, scan_batches
 from logcore._columns import Columns, ColumnsStream
@@ -68,13 +69,13 @@ def _chunks(
             behind = bases[index + 1] if index + 1 < len(bases) else end_offset
             aborted = view.aborted(max(offset, bases[index]), max(behind, offset))
         wanted = chunk_bytes
-        last_offset = -1  # of the batch before
+        last_offset = bases[index] - 1  # of the batch before
         while position < limit:
             if log.generation != view.generation:
                 log.check_cut(view.generation, end_offset)
             data = segment.file.read(position, min(wanted, limit - position))
             try:
-                last_offset = _check_order(data, position, last_offset)
+                headers = _ordered(data, position, last_offset)
                 made, consumed = _decode(data, position, offset, end_offset, empty, aborted)
             except CorruptBatch as error:
                 log.check_cut(view.generation, end_offset)
@@ -93,24 +94,29 @@ def _chunks(
                 continue
             wanted = chunk_bytes
             position += consumed
+            done = int(np.searchsorted(headers["position"] + headers["size_in_bytes"], consumed, side="right"))
+            if done:
+                last_offset = int(headers[done - 1]["last_offset"])
+                offset = max(offset, last_offset + 1)
             if len(made):
                 yield made
+            if offset >= end_offset:
+                return
             if left is not None:
                 left -= consumed
                 if left <= 0:
                     return
 
 
-def _check_order(data: bytes, position: int, last_offset: int) -> int:
-    """Raise CorruptBatch unless offsets go up; returns the last one.
+def _ordered(data: bytes, position: int, last_offset: int) -> npt.NDArray[np.void]:
+    """The headers of the whole batches, whose offsets go up from `last_offset`; CorruptBatch if they do not.
 
     Batches outside of what is wanted are skipped by what their headers say, unchecked. So a batch with a damaged offset
     must not pass for one of them.
     """
-    lasts = scan_batches(data, verify_crc=False).headers["last_offset"]
-    if not len(lasts):
-        return last_offset
-    behind = np.concatenate(([last_offset], lasts[:-1]))
+    headers = scan_batches(data, verify_crc=False).headers
+    lasts = headers["last_offset"]
+    behind = np.concatenate(([last_offset], lasts[:-1])) if len(lasts) else lasts
     if (lasts <= behind).any():
         scan = scan_batches(data, verify_crc=True)
         if scan.error is not None:
@@ -118,9 +124,9 @@ def _check_order(data: bytes, position: int, last_offset: int) -> int:
         first = int(np.argmax(lasts <= behind))
         raise CorruptBatch(
             "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {lasts[first]}",
-            wanted=f"more than {behind[first]}", position=position + int(scan.headers[first]["position"]),
+            wanted=f"more than {behind[first]}", position=position + int(headers[first]["position"]),
         )  # fmt: skip
-    return int(lasts[-1])
+    return headers
 
 
 def _decode(
