@@ -251,7 +251,7 @@ class Segment:
         return (
             self.is_index_bad
             or (len(offsets) > 0 and offsets.last_offset >= end_offset)
-            or (len(times) > 0 and times.last_entry.offset >= end_offset)
+            or (len(times) > 0 and not (times.last_entry.timestamp >= 0 and times.last_entry.offset < end_offset))
         )
 
     def find(self, offset: int, end: int | None = None) -> BatchPosition | None:
