@@ -74,9 +74,8 @@ def work(
 
     abort_at: a case to die at, as code under test might; for the test of this driver.
     """
-    run_case(
-        seed, first, is_of_files=is_of_files
-    )  # everything is imported and every source is made, before memory is measured
+    # Everything is imported and every source is made, before memory is measured.
+    run_case(seed, first, is_of_files=is_of_files)
     limit_address_space = not is_sanitized()
     if limit_address_space:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -178,6 +177,5 @@ def _verdict(worker: _Worker, seed: int, more: tuple[str, ...]) -> list[str]:
     else:
         how = f"ended the process with code {code}"
     said = worker.output.read_text(errors="replace")[-6000:]
-    return [
-        f"seed {seed}, case {case} {how}\nreplay: {replay_command(seed, case, tuple(one for one in more if one == '--files'))}\n{said}"
-    ]
+    command = replay_command(seed, case, tuple(one for one in more if one == "--files"))
+    return [f"seed {seed}, case {case} {how}\nreplay: {command}\n{said}"]

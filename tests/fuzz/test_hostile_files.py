@@ -20,14 +20,9 @@ def test_hostile_files_end_in_a_typed_error_or_a_right_result() -> None:
     assert done == COUNT
 
 
-def test_cases_that_once_failed_do_not() -> None:
-    for number in (200, 337, 744, 868, 4820):
-        assert files.run_case(1, number) is None
-
-
 def test_a_case_of_files_is_made_by_its_seed_and_number_alone() -> None:
     once = [files.make_case(5, number) for number in range(50)]
     assert once == [files.make_case(5, number) for number in range(50)]
     assert once != [files.make_case(6, number) for number in range(50)]
     # Many of them leave the log itself alone: then every row has to be there.
-    assert sum(rows is not None for _, rows, _ in once) > 5
+    assert sum(case.rows is not None for case in once) > 5
