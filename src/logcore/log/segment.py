@@ -398,6 +398,7 @@ class Segment:
             self.offset_index.trim()
             self.time_index.trim()
             self._indexer = None
+            self._are_indexes_dirty = True
         if self.config.preallocate and self._log is not None and self.is_writable:
             self.file.truncate(self.file.size)
             self.is_log_dirty = True  # zeros behind the end of a sealed segment would be taken for damage
