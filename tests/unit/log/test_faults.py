@@ -386,7 +386,7 @@ def test_segments_under_each_others_names_are_refused(inner: CrashDisk) -> None:
     view = log.view
     with pytest.raises(CorruptBatch, match="offset") as caught:
         list(read_records(log, view, 0, view.log_end_offset))
-    assert (caught.value.path, caught.value.position) == (second, 0)
+    assert caught.value.path == second
     with pytest.raises(CorruptBatch, match="offset"):
         list(
             read_columns(log, 0, view.log_end_offset, columns=None, layout="binary", is_committed=False, bytes_max=None)
