@@ -31,7 +31,7 @@ UNCHECKED_BYTES = 16  # of a batch: base offset, length and leader epoch are in 
 
 
 def is_beyond_telling(state: CrashState) -> bool:
-    """Whether a batch was garbled where no checksum looks: base offset and leader epoch. Nobody can tell, nor can Kafka."""
+    """Whether a batch was garbled where no checksum looks, so that nobody can tell, nor can Kafka."""
     for path, damage in state.files:
         for (at, new), (verdict, where) in zip(damage.events, damage.verdicts, strict=True):
             if path.endswith(LOG) and verdict == "garbled" and new is not None:
