@@ -50,8 +50,8 @@ def opened(disk: CrashDisk, config: LogConfig, now_ms: int) -> tuple[Root, Parti
 
 
 def log_bytes(log: PartitionLog) -> dict[str, bytes]:
-    """The .log files of a log, by path."""
-    return {segment.path: segment.file.read(0, segment.size) for segment in log.segments}
+    """The .log files of a log, by path; an empty one is none."""
+    return {segment.path: segment.file.read(0, segment.size) for segment in log.segments if segment.size}
 
 
 def check_rows(
