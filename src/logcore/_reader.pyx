@@ -54,6 +54,8 @@ cdef class RecordReader:
     cdef Py_ssize_t index            # of the segment that is read
     cdef object segment
     cdef BatchFile file
+    cdef int64_t base_offset         # of the segment
+    cdef int64_t passed_offset       # the last one of the batches before what is wanted
     cdef int64_t limit               # where the batches of the segment end
     cdef Source chunk                # what was read last, of the file from `chunk_position` on
     cdef int64_t chunk_position
@@ -109,6 +111,7 @@ cdef class RecordReader:
         cdef Fault fault
         cdef Step step
         cdef Py_ssize_t at
+        cdef int64_t wanted
         while self.index < len(self.segments):
             if self.chunk is None:
                 if self.segment is None:
@@ -131,15 +134,16 @@ cdef class RecordReader:
                 self.fill(self.size_at(at))
                 continue
             self.at += header.size_in_bytes
+            if header.magic == 2 and header.base_offset < self.base_offset:
+                verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
+                self.refuse_order(at, header.base_offset, self.base_offset)
             if header.last_offset < self.next_offset:
-                if self.is_in_order:
+                wanted = self.next_offset if self.is_in_order else self.passed_offset + 1
+                if header.last_offset < wanted:
                     # Offsets go up. To pass over this batch would be to lose what it had without a word.
                     verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
-                    self.check_cut()
-                    raise CorruptBatch(
-                        "offsets", reason=CorruptionReason.OFFSET_ORDER, got=f"up to {header.last_offset}",
-                        wanted=f"{self.next_offset} or more", path=self.file.file.path,
-                        position=self.chunk_position + at)
+                    self.refuse_order(at, header.last_offset, wanted)
+                self.passed_offset = header.last_offset
                 continue
             self.is_in_order = True
             if header.magic == 2 and header.base_offset >= self.end_offset:
@@ -168,6 +172,11 @@ cdef class RecordReader:
     cdef int refuse(self, Fault* fault, Py_ssize_t at) except -1:
         self.check_cut()
         raise corrupt_batch(fault, 0).at_path(self.file.file.path, self.chunk_position + at)
+
+    cdef int refuse_order(self, Py_ssize_t at, int64_t got, int64_t wanted) except -1:
+        self.check_cut()
+        raise CorruptBatch("offset", reason=CorruptionReason.OFFSET_ORDER, got=got, wanted=f"{wanted} or more",
+                           path=self.file.file.path, position=self.chunk_position + at)
 
     cdef int64_t size_at(self, Py_ssize_t at) except -1:
         """How long the batch is whose beginning lies at the end of the chunk; 0 if that cannot be told yet."""
@@ -201,6 +210,8 @@ cdef class RecordReader:
         else:
             raise OffsetOutOfRangeError(f"read: got offset {self.next_offset}, whose segments keep being deleted")
         self.limit = following = behind = self.view.end_in(self.index, self.file.file.size)
+        self.base_offset = self.segment.base_offset
+        self.passed_offset = self.base_offset - 1
         self.is_in_order = False    # beside a writer, this may be a compacted segment that begins before
         self.expected_offset = NO_OFFSET
         if self.segment.base_offset < self.next_offset:
@@ -248,6 +259,9 @@ cdef class RecordReader:
                 if header.last_offset >= self.next_offset:
                     self.ahead = min(<int64_t>header.size_in_bytes, <int64_t>AHEAD_BYTES_MAX)
                     return 0
+                if header.last_offset <= self.passed_offset:
+                    return 0
+                self.passed_offset = header.last_offset
                 self.expected_offset = NO_OFFSET
                 at += header.size_in_bytes
                 self.chunk_position += header.size_in_bytes
@@ -281,6 +295,7 @@ cdef class RecordReader:
         self.segment.distrust_index()
         self.chunk = None
         self.chunk_position = self.at = 0
+        self.passed_offset = self.base_offset - 1
         self.expected_offset = NO_OFFSET
         return 0
 

@@ -6,7 +6,7 @@ import random
 import sys
 from contextlib import suppress
 
-from tests.crash.check import check_state_of
+from tests.crash.check import check_state_of, is_beyond_telling
 from tests.crash.workload import NOW_MS, ROOT, Expected, Worker, config_of
 from tests.disk.crash import CrashDisk, Crashed, CrashState
 
@@ -29,7 +29,7 @@ def run_seed(seed: int) -> int:
         _live(worker, disk)
         left = []
         for number in range(STATES):
-            state = disk.crash_state(rng.getrandbits(48)) if number else None
+            state = _drawn(disk, rng) if number else None
             found = disk.killed() if state is None else state.disk
             kept = found.copy()
             try:
@@ -44,6 +44,13 @@ def run_seed(seed: int) -> int:
         disk, expected = rng.choice(left)
         now_ms = worker.now_ms
     return count
+
+
+def _drawn(disk: CrashDisk, rng: random.Random) -> CrashState:
+    while True:
+        state = disk.crash_state(rng.getrandbits(48))
+        if not is_beyond_telling(state):
+            return state
 
 
 def _live(worker: Worker, disk: CrashDisk) -> None:

@@ -2,6 +2,7 @@
 
     python -m tests.fuzz --seed 7 --count 100000 --jobs 2     a run
     python -m tests.fuzz --seed 7 --case 1234                 one case again, in this process
+    python -m tests.fuzz --files …                            damaged files of a log instead
 
 In the sanitize build: tools/sanitize.sh .venv-sanitize/bin/python -m tests.fuzz …
 """
@@ -24,11 +25,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--worker", nargs=4, metavar=("FIRST", "COUNT", "STEP", "PROGRESS"), help=argparse.SUPPRESS)
+    parser.add_argument("--files", action="store_true", help="damaged files of a log, not batches")
     parser.add_argument("--abort-at", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
         first, count, step, progress = options.worker
-        return driver.work(options.seed, int(first), int(count), int(step), progress, options.abort_at)
+        return driver.work(
+            options.seed, int(first), int(count), int(step), progress, options.abort_at, is_of_files=options.files
+        )
+    if options.case is not None and options.files:
+        wrong = driver.run_case(options.seed, options.case, is_of_files=True)
+        print(wrong or "nothing wrong")
+        return 1 if wrong else 0
     if options.case is not None:
         from tests.fuzz import mutate
 
@@ -39,7 +47,7 @@ def main(arguments: list[str]) -> int:
         print(wrong or "nothing wrong")
         return 1 if wrong else 0
     started = time.monotonic()
-    done, reports = driver.run(options.seed, options.count, options.jobs)
+    done, reports = driver.run(options.seed, options.count, options.jobs, *["--files"] * options.files)
     seconds = time.monotonic() - started
     print(f"{done} cases of seed {options.seed} in {seconds:.0f} s, {done / seconds:.0f} a second")
     print("\n".join(reports) or "nothing wrong")

@@ -38,19 +38,25 @@ def is_sanitized() -> bool:
     return hasattr(ctypes.CDLL(None), "__asan_init")
 
 
-def replay_command(seed: int, case: int) -> str:
+def replay_command(seed: int, case: int, more: tuple[str, ...] = ()) -> str:
     """What to type to run one case again."""
     python = os.path.relpath(sys.executable, ROOT)
     prefix = "tools/sanitize.sh " if is_sanitized() else ""
-    return f"{prefix}{python} -m tests.fuzz --seed {seed} --case {case}"
+    return " ".join([f"{prefix}{python} -m tests.fuzz --seed {seed} --case {case}", *more])
 
 
-def run_case(seed: int, number: int) -> str | None:
+def run_case(seed: int, number: int, *, is_of_files: bool = False) -> str | None:
     """Run one case in this process; returns what is wrong, or None."""
-    from tests.fuzz import mutate, targets  # A crash while these load should be told as one of the worker.
+    from tests.fuzz import files, mutate, targets  # A crash while these load should be told as one of the worker.
 
-    case = mutate.make_case(seed, number)
     started = time.process_time()
+    if is_of_files:
+        wrong = files.run_case(seed, number)
+        spent = time.process_time() - started
+        if wrong is None and spent > CASE_SECONDS_MAX:
+            wrong = f"took {spent:.1f} s, wanted at most {CASE_SECONDS_MAX}"
+        return wrong
+    case = mutate.make_case(seed, number)
     try:
         targets.check(case.buffer, number)
     except Exception:
@@ -61,12 +67,15 @@ def run_case(seed: int, number: int) -> str | None:
     return None
 
 
-def work(seed: int, first: int, count: int, step: int, progress_path: str, abort_at: int | None) -> int:
+def work(
+    seed: int, first: int, count: int, step: int, progress_path: str, abort_at: int | None, *, is_of_files: bool = False
+) -> int:
     """A worker: the cases first, first + step, …, up to the first that fails; returns the exit code.
 
     abort_at: a case to die at, as code under test might; for the test of this driver.
     """
-    run_case(seed, first)  # everything is imported and every source is made, before memory is measured
+    # Everything is imported and every source is made, before memory is measured.
+    run_case(seed, first, is_of_files=is_of_files)
     limit_address_space = not is_sanitized()
     if limit_address_space:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -77,7 +86,7 @@ def work(seed: int, first: int, count: int, step: int, progress_path: str, abort
             _PROGRESS.pack_into(progress, 0, number, done)
             if number == abort_at:
                 os.abort()
-            wrong = run_case(seed, number)
+            wrong = run_case(seed, number, is_of_files=is_of_files)
             if wrong is None and not limit_address_space:
                 grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident) << 10
                 if grown > MEMORY_BYTES_MAX:
@@ -129,7 +138,7 @@ def run(seed: int, count: int, jobs: int, *more: str) -> tuple[int, list[str]]:
                         worker.process.kill()
                         worker.process.wait()
                     waiting.remove(worker)
-                    reports += _verdict(worker, seed)
+                    reports += _verdict(worker, seed, more)
                 if reports:
                     break
         finally:
@@ -155,7 +164,7 @@ def _start(
     return _Worker(process, progress, output, moved=time.monotonic())
 
 
-def _verdict(worker: _Worker, seed: int) -> list[str]:
+def _verdict(worker: _Worker, seed: int, more: tuple[str, ...]) -> list[str]:
     """Nothing if the worker came to its end, else one report."""
     code = worker.process.returncode
     if code == 0:
@@ -168,4 +177,5 @@ def _verdict(worker: _Worker, seed: int) -> list[str]:
     else:
         how = f"ended the process with code {code}"
     said = worker.output.read_text(errors="replace")[-6000:]
-    return [f"seed {seed}, case {case} {how}\nreplay: {replay_command(seed, case)}\n{said}"]
+    command = replay_command(seed, case, tuple(one for one in more if one == "--files"))
+    return [f"seed {seed}, case {case} {how}\nreplay: {command}\n{said}"]

@@ -47,7 +47,7 @@ def test_half_of_the_cases_are_mended_and_the_parser_is_reached() -> None:
     assert right / count > 0.5
     assert records > count / 2
     assert {kind.removesuffix(", mended") for kind in kinds} == set(mutate.KIND_NAMES)
-    # Every reason that a batch can be refused for, but those that only writers and validators give, and indexes.
+    # Every reason that a batch can be refused for, but those that only writers and validators give, and other files.
     others = {"TRUNCATED", "OFFSET_ORDER", "INNER_MAGIC", "CONTROL_RECORD", "DECOMPRESSED_SIZE"}
     others |= {"ENTRY_SIZE", "ENTRY_ORDER", "VERSION", "ENTRY_COUNT", "MALFORMED"}  # of other files than batches
     assert reasons | others >= {reason.name for reason in logcore.CorruptionReason}

@@ -20,7 +20,26 @@ ONLY = os.environ.get("LOGCORE_CRASH_SEED")
 
 # Seeds that once failed: 15 an index that was written down as flushed, 18 zeros behind a sealed segment, 51 and 287 a
 # recovery point above the last batch, 161 a full time index, 677 a cut that was not durable.
-KNOWN = (3, 12, 15, 18, 20, 25, 51, 97, 125, 161, 287, 677, 807)
+KNOWN = (
+    3,
+    12,
+    15,
+    18,
+    20,
+    25,
+    51,
+    97,
+    125,
+    161,
+    287,
+    677,
+    807,
+    16381973365,
+    80592720194,
+    434971375681,
+    479270715358,
+    785636871376,
+)
 
 
 def _run(seed: int) -> int:

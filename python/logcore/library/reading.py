@@ -58,7 +58,7 @@ def _chunks(
         try:
             for segment, file, position, limit, aborted in _spans(view, offset, end_offset, is_committed):
                 at, wanted = position, chunk_bytes
-                last_offset = -1  # of the batch before
+                last_offset = segment.base_offset - 1  # of the batch before
                 while at < limit:
                     if log.generation != view.generation:
                         log.check_cut(view.generation, end_offset)
@@ -76,7 +76,9 @@ def _chunks(
                         continue
                     # What lies behind the range was looked at, and is not consumed.
                     passed = int(np.searchsorted(headers["position"], consumed))
-                    last_offset = int(headers[passed - 1]["last_offset"]) if passed else last_offset
+                    if passed:
+                        last_offset = int(headers[passed - 1]["last_offset"])
+                        offset = max(offset, last_offset + 1)
                     at, wanted = at + consumed, chunk_bytes
                     if len(made):
                         yield made

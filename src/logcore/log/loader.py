@@ -106,7 +106,7 @@ class Loader:
         self.epochs = LeaderEpochCache.load(self.disk, f"{self.directory}/{EPOCH_CHECKPOINT}")
         self.producers = self._producers(names)
         self.find_segments(names)
-        end_offset = self.recover()
+        end_offset = self.recover(keeper)
         # An epoch may begin where the log ends: its leader has not written yet. After a crash it is not known to.
         self.epochs.truncate_from_end(end_offset + 1 if self.found.is_clean else end_offset)
         log_start_offset = max(self.found.log_start_offset, self.segments.first.base_offset)
@@ -255,7 +255,7 @@ class Loader:
 
     # --- 3: the end of the log --------------------------------------------------------------------------------------
 
-    def recover(self) -> int:
+    def recover(self, keeper: Keeper) -> int:
         """Read what a crash may have touched, and cut off what it spoiled. Returns the log end offset."""
         segments = self.segments.view.segments
         first_read = len(segments)
@@ -268,6 +268,9 @@ class Loader:
             lacks_index = not segment.has_offset_index or not segment.has_time_index
             if index >= first_read or (lacks_index and segment.size):
                 if index < first_read:
+                    # From here on they are no more on the disk than those behind: if this is interrupted, the next
+                    # recovery is to make them again, and not to take half of them for whole.
+                    keeper.lower_recovery_point(self.partition, segment.base_offset)
                     self.recovery.indexes_rebuilt += 1
                 segment, done = self._recover_or_split(segment)
                 if done.bytes_cut:

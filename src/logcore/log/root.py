@@ -115,6 +115,9 @@ class Root:
             self._broker_epoch = UNKNOWN_BROKER_EPOCH if broker_epoch is None else broker_epoch
             # Partitions that were left in disorder, and were not opened and closed since.
             self._unclean = set() if broker_epoch is not None else set(self.partitions())
+            if broker_epoch is None:
+                # Checkpoints that a dead process has put in place are believed from here on: they must not go back.
+                disk.sync_directory(directory)
             self._remove_deleted()
         except BaseException:
             self._lock.release()

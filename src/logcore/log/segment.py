@@ -283,7 +283,7 @@ class Segment:
         return (
             self.is_index_damaged
             or (len(offsets) > 0 and offsets.last_offset >= end_offset)
-            or (len(times) > 0 and times.last_entry.offset >= end_offset)
+            or (len(times) > 0 and not (times.last_entry.timestamp >= 0 and times.last_entry.offset < end_offset))
         )
 
     def find(self, offset: int, end: int | None = None) -> BatchPosition | None:
@@ -439,6 +439,7 @@ class Segment:
             self.offset_index.trim()
             self.time_index.trim()
             self._indexer = None
+            self._are_indexes_dirty = True
         if self.config.preallocate and self._log is not None and self.is_writable:
             self.file.truncate(self.file.size)
             self.is_log_dirty = True  # zeros behind the end of a sealed segment would be taken for damage

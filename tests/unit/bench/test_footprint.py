@@ -8,7 +8,10 @@ from logcore import open_log
 from logcore.bench import footprint
 from logcore.bench.log_sections import key_columns
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
+pytestmark = [
+    pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc"),
+    pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="AddressSanitizer keeps freed memory back"),
+]
 
 
 def _log(path, megabytes):

@@ -15,11 +15,13 @@ def test_the_sessions_of_the_document_print_what_it_says(tmp_path):
     pytest.importorskip("pyarrow")
     command = tmp_path / "bin" / "logcore"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m logcore "$@"\n')
+    # What the sanitize build preloads is for logcore, and not for the tools beside it.
+    environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONIOENCODING": "utf-8"}
+    preload = environment.pop("LD_PRELOAD", "")
+    command.write_text(f'#!/bin/sh\nLD_PRELOAD="{preload}" exec {sys.executable} -m logcore "$@"\n')
     command.chmod(0o755)
     where = tmp_path / "here"
     where.mkdir()
-    environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONIOENCODING": "utf-8"}
     ran = 0
     for block in re.findall(r"^```console\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:

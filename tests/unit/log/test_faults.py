@@ -381,6 +381,27 @@ def test_a_flipped_bit_in_a_sealed_segment_is_found_by_who_reads_it_and_never_se
             root.close(NOW_MS)
 
 
+def test_segments_under_each_others_names_are_refused(inner: CrashDisk) -> None:
+    root, log, _ = opened(inner)
+    put(log, 40)
+    first, second, *_ = (segment.path for segment in log.segments)
+    root.close(NOW_MS)
+    inner.rename(first, first + ".x")
+    inner.rename(second, first)
+    inner.rename(first + ".x", second)
+    _, log, _ = opened(inner)
+    view = log.view
+    with pytest.raises(CorruptBatch, match="offset") as caught:
+        list(read_records(log, view, 0, view.log_end_offset))
+    assert caught.value.path == second
+    with pytest.raises(CorruptBatch, match="offset"):
+        list(
+            read_columns(
+                log, view, 0, view.log_end_offset, columns=None, layout="binary", is_committed=False, bytes_max=None
+            )
+        )
+
+
 # --------------------------------------------------------------------------------------- missing, stale, garbled files
 
 
