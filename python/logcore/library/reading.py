@@ -82,6 +82,8 @@ def _chunks(
                     at, wanted = at + consumed, chunk_bytes
                     if len(made):
                         yield made
+                    if offset >= end_offset:
+                        return
                     if left is not None:
                         left -= consumed
                         if left <= 0:
