@@ -34,7 +34,7 @@ from logcore._compression cimport compress_span, level_for
 from logcore._convert cimport OpenBatch, open_batch
 from logcore._fault cimport FAULT_CRC, FAULT_OFFSET_NEGATIVE, FAULT_OFFSET_ORDER, Fault, corrupt_batch, fail
 from logcore._legacy cimport Message
-from logcore._offsetmap cimport KEYS_AHEAD, OffsetMap, Table, digest_of, find_offset, is_plain, is_worth_the_gil
+from logcore._offsetmap cimport KEYS_AHEAD, OffsetMap, Table, digest_of, find_offset, is_noted, is_plain, is_superseded, is_worth_the_gil
 from logcore._payload cimport decompressed_limit
 from logcore._record cimport Batch, Record
 from logcore._rewrite cimport (
@@ -121,7 +121,12 @@ cdef inline void judge(
             keep(judged, index, offset, has_value)
     elif key_size < 0:
         judged.invalid_count += 1
-    elif has_value or judged.retain_deletes:
+    elif not has_value and not judged.retain_deletes:
+        return
+    elif is_noted(judged.table, offset):
+        if not is_superseded(judged.table, offset):
+            keep(judged, index, offset, has_value)
+    else:
         waiting = &judged.waiting[judged.held]
         waiting.digest = digest_of(judged.table, key, key_size)
         waiting.offset = offset

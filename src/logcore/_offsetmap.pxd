@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from logcore._batch cimport CODEC_MASK, CONTROL, TRANSACTIONAL, Header
 from logcore._buffer cimport Source
-from logcore._bytes cimport likely, unlikely
+from logcore._bytes cimport likely, sub64, unlikely
 from logcore._siphash cimport Digest, siphash128_of
 
 
@@ -29,11 +29,15 @@ cdef struct Table:
     uint64_t used              # <= slot_count
     uint64_t seed_low
     uint64_t seed_high
+    uint64_t* superseded       # a bit for each offset from `first_offset` on: a later one took its place
+    uint64_t noted_count       # how many offsets have one; 0: there are none
+    int64_t first_offset
 
 
 cdef enum:
     SLOT_BYTES = 24
     CACHE_LINE_BYTES = 64
+    NOTED_PER_SLOT = 8         # offsets that have a bit
     # So many keys are hashed before the first of them is looked up: meanwhile the memory of their slots is on its way.
     KEYS_AHEAD = 32
 
@@ -71,6 +75,23 @@ cdef inline int64_t find_offset(const Table* table, Digest digest) noexcept nogi
     return -1
 
 
+cdef inline bint is_noted(const Table* table, int64_t offset) noexcept nogil:
+    """Whether the offset has a bit: then is_superseded() tells of its record what find_offset() would tell of its key."""
+    return <uint64_t>sub64(offset, table.first_offset) < table.noted_count
+
+
+cdef inline bint is_superseded(const Table* table, int64_t offset) noexcept nogil:
+    cdef uint64_t bit = <uint64_t>(offset - table.first_offset)
+    return table.superseded[bit >> 6] >> (bit & 63) & 1
+
+
+cdef inline void supersede(Table* table, int64_t offset, int64_t by) noexcept nogil:
+    cdef uint64_t bit
+    if offset < by and is_noted(table, offset):
+        bit = <uint64_t>(offset - table.first_offset)
+        table.superseded[bit >> 6] |= <uint64_t>1 << (bit & 63)
+
+
 cdef inline void put_offset(Table* table, Digest digest, int64_t offset) noexcept nogil:
     """Set the offset, which is 0 or more, of the key with this digest. At least one slot is empty.
 
@@ -89,6 +110,7 @@ cdef inline void put_offset(Table* table, Digest digest, int64_t offset) noexcep
             table.used += 1
             return
         if slot.low == carried.low and slot.high == carried.high:
+            supersede(table, <int64_t>(slot.offset_after - 1), offset)
             slot.offset_after = carried.offset_after
             return
         there = distance_from_home(table, at)

@@ -10,6 +10,9 @@ keys that happens once in 2^49 logs, and since the seed is handed in anew for ea
 Kafka has MD5 there, for which anybody can make such keys. The same seed keeps an attacker from filling one stretch of
 the table.
 
+Who will filter the very records that were mapped can have the map note, in a bit for each offset, which of them a later
+one took the place of: then they are neither hashed nor looked up again (`first_offset` of OffsetMap).
+
 Collisions of slots are resolved by linear probing, with entries ordered by their distance from home ("Robin Hood").
 At nine tenths full, where Kafka stops, a key lies 5 slots from home on average and a missing key costs no more; with
 plain linear probing that would be 50. Lookups are random reads of memory, so the loops hash some keys ahead and
@@ -94,10 +97,12 @@ cdef object busy():
 
 @cython.final
 cdef class OffsetMap:
-    """OffsetMap(memory_bytes, *, seed)\n--\n
+    """OffsetMap(memory_bytes, *, seed, first_offset=None)\n--\n
     Key -> latest offset, in at most `memory_bytes`; owns its table.
 
     seed: 16 bytes that nobody can guess, new for each run
+    first_offset: says that every record with a key from there on to `latest_offset` is put. What is superseded is noted
+        then by its offset, for 8 offsets a slot in a 24th of memory_bytes more, and filter_batches() asks that first
 
     The system gives memory as it is written to, in huge pages where it has them, and entries lie everywhere: ask for no
     more than the offsets to map need, 24 bytes each by the load factor. How full it may get is the caller's to say
@@ -109,7 +114,7 @@ cdef class OffsetMap:
     (7, -1, 7, 43690)
     """
 
-    def __cinit__(self, memory_bytes, *, seed):
+    def __cinit__(self, memory_bytes, *, seed, first_offset=None):
         self.latest_offset = -1
         memory_bytes = check_range("memory_bytes", memory_bytes, SLOT_BYTES, 0x7FFFFFFFFFFFFFFF)
         read_seed(seed, &self.table.seed_low, &self.table.seed_high)
@@ -118,9 +123,17 @@ cdef class OffsetMap:
         if self.table.slots == NULL:
             raise MemoryError(f"{memory_bytes} bytes for an offset map")
         use_huge_pages(self.table.slots, <size_t>self.table.slot_count * SLOT_BYTES)
+        first_offset = check_optional("first_offset", first_offset, 0, 0x7FFFFFFFFFFFFFFF)
+        if first_offset is not None:
+            self.table.superseded = <uint64_t*>calloc(self.table.slot_count // 8 + 1, 8)
+            if self.table.superseded == NULL:
+                raise MemoryError(f"{self.table.slot_count} bytes for an offset map")
+            self.table.first_offset = first_offset
+            self.table.noted_count = self.table.slot_count * NOTED_PER_SLOT
 
     def __dealloc__(self):
         free(self.table.slots)
+        free(self.table.superseded)
 
     cdef int begin_reading(self) except -1:
         if self.users < 0:
@@ -167,6 +180,8 @@ cdef class OffsetMap:
         """Empty it; the seed stays. It writes to all of the memory: a new map costs less, and has a new seed."""
         self.begin_writing()
         memset(self.table.slots, 0, <size_t>self.table.slot_count * SLOT_BYTES)
+        if self.table.noted_count:
+            memset(self.table.superseded, 0, <size_t>(self.table.slot_count // 8 + 1) * 8)
         self.table.used = 0
         self.latest_offset = -1
         self.end()

@@ -63,6 +63,7 @@ class Round:
     last_records: dict[int, tuple[int | None, int]]
     retain_legacy_deletes: bool
     upper_bound_offset: int | None
+    is_noted: bool
 
     def data(self) -> bytes:
         return b"".join(draft.by_reference() for draft in self.drafts)
@@ -134,12 +135,17 @@ def rounds(draw: st.DrawFn) -> Round:
         draw(st.dictionaries(st.integers(0, 3), lasts, max_size=3)),
         draw(st.booleans()),
         draw(st.none() | st.sampled_from(last_offsets).map(lambda last: last + 1)),
+        draw(st.booleans()),
     )
+
+
+def empty_map(cleaning: Round) -> OffsetMap:
+    return OffsetMap(8 * SLOT_BYTES, seed=SEED, first_offset=cleaning.first_offset if cleaning.is_noted else None)
 
 
 def mapped(cleaning: Round, data: bytes) -> tuple[OffsetMap, compaction.RefOffsetMap]:
     """The map of a round, ours and theirs, which are the same."""
-    ours, theirs = OffsetMap(8 * SLOT_BYTES, seed=SEED), compaction.RefOffsetMap(8)
+    ours, theirs = empty_map(cleaning), compaction.RefOffsetMap(8)
     options = {"first_offset": cleaning.first_offset, "limit": cleaning.limit}
     expected = compaction.map_keys(data, theirs, should_discard_batch=cleaning.should_discard, **options)
     result = map_keys(data, ours, should_discard_batch=cleaning.should_discard, **options)
@@ -221,7 +227,7 @@ def test_a_log_in_chunks_comes_to_the_same_as_in_one(cleaning: Round) -> None:
     """REC-102: also if the output is cut."""
     data = cleaning.data()
     whole, _ = mapped(cleaning, data)
-    chunked = OffsetMap(8 * SLOT_BYTES, seed=SEED)
+    chunked = empty_map(cleaning)
     sizes = [*cleaning.chunk_sizes, len(data)]
     position, is_full = 0, False
     for size in sizes:

@@ -196,11 +196,35 @@ def test_offsets_go_up_to_the_largest() -> None:
     assert (offset_map.get(memoryview(b"max")), offset_map.get(b"")) == (2**63 - 1, 0)
 
 
+@pytest.mark.parametrize("slots", [1, 2, 40])
+def test_noted_offsets_and_searched_ones_come_to_the_same(slots: int) -> None:
+    """A slot has bits for 8 offsets; those behind are looked up. A map that is emptied has noted nothing."""
+    noted, searched = OffsetMap(slots * SLOT_BYTES, seed=SEED, first_offset=3), map_of(slots)
+    for base_offset in (0, 3, 5):
+        data = keyed(*(b"%d" % (number % slots) for number in range(8 * slots + 9)), base_offset=base_offset)
+        outputs = []
+        for offset_map in (noted, searched):
+            offset_map.clear()
+            map_keys(data, offset_map, first_offset=3, limit=slots)
+            result = filter_batches(data, offset_map, now_ms=0, delete_retention_ms=0)
+            outputs.append((result.output, result.messages_retained))
+        assert outputs[0] == outputs[1]
+
+
+def test_what_is_noted_spares_the_search() -> None:
+    """So a record whose key the map never saw goes by its bit: the map was told that all from 3 on are put."""
+    noted = OffsetMap(8 * SLOT_BYTES, seed=SEED, first_offset=3)
+    map_keys(keyed(b"a", b"b", b"a", base_offset=3), noted, first_offset=3)
+    result = filter_batches(keyed(b"x", b"y", b"z", base_offset=3), noted, now_ms=0, delete_retention_ms=0)
+    assert [(record.offset, record.key) for record in rows(result.output)] == [(4, b"y"), (5, b"z")]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: OffsetMap(23, seed=SEED), "memory_bytes: got 23, wanted 24 to"),
         (lambda: OffsetMap(-1, seed=SEED), "memory_bytes: got -1"),
+        (lambda: OffsetMap(48, seed=SEED, first_offset=-1), "first_offset: got -1"),
         (lambda: OffsetMap(48, seed=SEED[:15]), "seed: got 15 bytes, wanted 16 bytes"),
         (lambda: OffsetMap(48, seed=bytearray(SEED)), "seed: got bytearray, wanted 16 bytes"),
         (lambda: siphash128("text", seed=SEED), "data: got str"),

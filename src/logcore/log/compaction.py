@@ -35,8 +35,10 @@ from .swapping import swap_in
 if TYPE_CHECKING:
     from .partition import PartitionLog
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
 SLOT_BYTES = 24  # of the offset map
+# How full a map gets that may be as large as it likes. At nine tenths a key goes through a dozen slots on its way in.
+ROOMY_LOAD_FACTOR = 0.5
 
 
 @dataclass
@@ -146,8 +148,11 @@ class Pass:
         config = log.config
         self.load_factor = config.log_cleaner_io_buffer_load_factor
         limit = config.log_cleaner_dedupe_buffer_size if memory_bytes is None else memory_bytes
-        needed = int((found.first_uncleanable_offset - found.first_dirty_offset) / self.load_factor) + 2
-        self.map = OffsetMap(max(min(limit, SLOT_BYTES * needed), SLOT_BYTES), seed=seed)
+        roomy = min(self.load_factor, ROOMY_LOAD_FACTOR)
+        needed = int((found.first_uncleanable_offset - found.first_dirty_offset) / roomy) + 2
+        self.map = OffsetMap(
+            max(min(limit, SLOT_BYTES * needed), SLOT_BYTES), seed=seed, first_offset=found.first_dirty_offset
+        )
         clean = self._sealed(0, found.first_dirty_offset)
         self.legacy_horizon_ms = clean[-1].modified_ms - config.delete_retention_ms if clean else 0
         self.transactions = CleanedTransactions()
@@ -184,8 +189,8 @@ class Pass:
             self.map.update_latest_offset(following - 1)
         return self.map.latest_offset + 1
 
-    def _chunks(self, segment: Segment, position: int) -> Iterator[tuple[memoryview, int]]:
-        """Whole batches of a segment, checked, a read at a time."""
+    def _chunks(self, segment: Segment, position: int) -> Iterator[tuple[bytes, int]]:
+        """Batches of a segment, a read at a time, each with its position; a last one that is not whole comes again."""
         end = segment.size
         while position < end:
             data, scan = segment.log.chunk(position, end, CHUNK_BYTES, verify_crc=False)
@@ -195,7 +200,7 @@ class Pass:
                     path=segment.path, position=position,
                 )  # fmt: skip
             try:
-                yield memoryview(data)[: scan.consumed], position
+                yield data, position
             except CorruptBatch as error:
                 raise error.at_path(segment.path, 0) from None
             position += scan.consumed
@@ -259,26 +264,23 @@ class Pass:
     def _filter(self, segment: Segment, cleaned: Segment) -> None:
         keeps_legacy_deletes = segment.modified_ms > self.legacy_horizon_ms
         for data, position in self._chunks(segment, 0):
-            at = 0
-            while at < len(data):
-                done = filter_batches(
-                    data[at:],
-                    self.map,
-                    now_ms=self.now_ms,
-                    delete_retention_ms=self.log.config.delete_retention_ms,
-                    should_discard_batch=self.transactions.may_discard,
-                    last_records=self.last_records,
-                    retain_legacy_deletes=keeps_legacy_deletes,
-                    upper_bound_offset=self.found.first_uncleanable_offset,
-                    base_position=position + at,
-                )
-                at += done.consumed
-                self.result.bytes_read += done.consumed
-                self.result.records_read += done.messages_read
-                self.result.records_written += done.messages_retained
-                self.result.records_without_key += done.invalid_messages_read
-                if done.output:
-                    cleaned.append([done.output], scan_batches(done.output, verify_crc=False).headers)
+            done = filter_batches(
+                data,
+                self.map,
+                now_ms=self.now_ms,
+                delete_retention_ms=self.log.config.delete_retention_ms,
+                should_discard_batch=self.transactions.may_discard,
+                last_records=self.last_records,
+                retain_legacy_deletes=keeps_legacy_deletes,
+                upper_bound_offset=self.found.first_uncleanable_offset,
+                base_position=position,
+            )
+            self.result.bytes_read += done.consumed
+            self.result.records_read += done.messages_read
+            self.result.records_written += done.messages_retained
+            self.result.records_without_key += done.invalid_messages_read
+            if done.output:
+                cleaned.append([done.output], scan_batches(done.output, verify_crc=False).headers)
 
     def swap(self, group: Group, cleaned: Segment) -> bool:
         """Put a new segment in the place of its group. Says whether it could: not if the log was truncated
