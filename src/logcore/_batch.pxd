@@ -86,6 +86,7 @@ cdef Step read_header(
 cdef int verify_checksum(const uint8_t* batch, const Header* header, Fault* fault) noexcept nogil
 cdef const uint8_t* skip_headers(const uint8_t* pos, const uint8_t* end, int64_t count) noexcept nogil
 cdef const uint8_t* read_record_checked(const uint8_t* pos, const uint8_t* end, Fields* record) noexcept nogil
+cdef bint leap_to_record(Place* place, const uint8_t* end, const Header* header, int64_t offset) noexcept nogil
 cdef bint pass_records(
     Place* place, const uint8_t* end, const Header* header, int64_t low, int64_t high, bint inside,
 ) noexcept nogil

@@ -16,8 +16,8 @@ from libc.string cimport memset
 from logcore._arguments cimport check_optional, check_range, close_type
 from logcore._buffer cimport Memory, Source, byte_view, writable
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, read_varint, store16, store32, store64, sub64,
-    unlikely, unzigzag,
+    CACHE_LINE_BYTES, VARINT_BYTES_MAX, VARLONG_BYTES_MAX, Varint, load16, load32, load64, prefetch, read_varint,
+    read_varint_there, store16, store32, store64, sub64, unlikely, unzigzag,
 )
 from logcore._checksum cimport crc32_of, crc32c_of, crc_of_middle, crc_prefix
 from logcore._fault cimport (
@@ -42,6 +42,8 @@ cdef enum:
     LEGACY_TIMESTAMP = LEGACY_ATTRIBUTES + 1
 
     GRID_BYTES = 64
+    WALK_AHEAD_BYTES = 512
+    WALK_BYTES = 8          # a length, and what follows it
     # A search goes so far between two looks for a signal, such as Ctrl-C.
     SIGNAL_BYTES = 1 << 20
 
@@ -183,6 +185,58 @@ cdef const uint8_t* read_record_checked(const uint8_t* pos, const uint8_t* end, 
     return read_body(varint, end, record_end, record)
 
 
+cdef bint leap_to_record(Place* place, const uint8_t* end, const Header* header, int64_t offset) noexcept nogil:
+    """Go to the record of `offset` by its number in the batch, if offsets go one by one: the header says so, and the
+    record, once it is reached. Otherwise nothing is changed. `place` is at the first record.
+
+    Of the records before it only lengths are looked at. So this is for batches that were checked when they were written,
+    and whose checksum is right: those of a log.
+    """
+    cdef const uint8_t* pos
+    cdef int64_t count = offset - header.base_offset
+    cdef Varint varint
+    if header.count - 1 != header.last_offset - header.base_offset or not 0 < count < header.count:
+        return False
+    pos = skip_records(place.pos, end, count)
+    if pos == NULL:
+        return False
+    varint = read_varint(pos, end, VARINT_BYTES_MAX)
+    if varint.next != NULL and varint.next < end:
+        varint = read_varint(varint.next + 1, end, VARLONG_BYTES_MAX)
+        if varint.next != NULL:
+            varint = read_varint(varint.next, end, VARINT_BYTES_MAX)
+    if varint.next == NULL or unzigzag(varint.bits) != count:
+        return False
+    place.pos = pos
+    place.left -= <int32_t>count
+    return True
+
+
+cdef const uint8_t* skip_records(const uint8_t* pos, const uint8_t* end, int64_t count) noexcept nogil:
+    """Where the record lies that comes after `count` others; NULL if a length does not lead there.
+
+    Each record waits for the length of the one before: some ten cycles. But where lengths repeat the processor need not
+    wait. It guesses that the branch goes as before, and is with the next record while this length is on its way.
+    """
+    cdef Varint length
+    cdef int32_t before = -1            # the first two bytes of the record before, if they say how long it is
+    cdef int64_t size_before = 0
+    while count > 0 and end - pos >= WALK_BYTES:
+        if load16(pos) == before and size_before <= end - pos:
+            pos += size_before
+        else:
+            prefetch(pos + WALK_AHEAD_BYTES)
+            prefetch(pos + WALK_AHEAD_BYTES + CACHE_LINE_BYTES)
+            length = read_varint_there(pos, end, VARINT_BYTES_MAX)
+            if length.next == NULL or length.bits & 1 or (length.bits >> 1) - 1 >= <uint64_t>(end - length.next):
+                return NULL
+            size_before = length.next - pos + <int64_t>(length.bits >> 1)
+            before = load16(pos) if length.next - pos <= 2 else -0x10000
+            pos += size_before
+        count -= 1
+    return pos if count == 0 else NULL
+
+
 cdef bint pass_records(
     Place* place, const uint8_t* end, const Header* header, int64_t low, int64_t high, bint inside,
 ) noexcept nogil:
@@ -200,6 +254,9 @@ cdef bint pass_records(
     cdef Varint varint
     cdef bint whole = True
     while left > 0:
+        # Where sizes differ, the processor does not see ahead by itself: half the time for records of 90 to 170 bytes.
+        prefetch(pos + WALK_AHEAD_BYTES)
+        prefetch(pos + WALK_AHEAD_BYTES + CACHE_LINE_BYTES)
         varint = read_varint(pos, end, VARINT_BYTES_MAX)
         # Each record waits for the length of the one before, so nothing is done to it that is not needed: an odd one
         # is negative, and half of an even one is its value.

@@ -89,6 +89,7 @@ cdef extern from * nogil:
     """
     bint likely "LC_LIKELY"(bint)
     bint unlikely "LC_UNLIKELY"(bint)
+    void prefetch "__builtin_prefetch"(const void* address)
 
     ctypedef struct Varint "lc_varint":
         uint64_t bits
@@ -108,6 +109,7 @@ cdef extern from * nogil:
 
 
 cdef enum:
+    CACHE_LINE_BYTES = 64
     VARINT_BYTES_MAX = 5
     VARLONG_BYTES_MAX = 10
 

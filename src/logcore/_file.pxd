@@ -14,6 +14,7 @@ cdef class File:
     cdef int64_t write_parts(self, list parts, int64_t at) except -1
     cdef int mend(self) except -1
     cdef int set_length(self, int64_t length) except -1
+    cdef bytes read_bytes(self, int64_t position, int64_t size)
     cdef int64_t read_into(self, uint8_t* into, int64_t position, int64_t size) except -1
 
 

@@ -222,10 +222,12 @@ cdef class File:
 
     def read(self, position, size) -> bytes:
         """At most `size` bytes from `position` on; fewer where the file ends."""
-        cdef int64_t at = check_range("position", position, 0, FILE_BYTES_MAX)
-        cdef int64_t most = check_range("size", size, 0, FILE_BYTES_MAX)
-        cdef NewBytes out = NewBytes.new(<Py_ssize_t>min(most, max(self.size - at, 0)))
-        out.used = <Py_ssize_t>self.read_into(out.data, at, out.capacity)
+        return self.read_bytes(check_range("position", position, 0, FILE_BYTES_MAX),
+                               check_range("size", size, 0, FILE_BYTES_MAX))
+
+    cdef bytes read_bytes(self, int64_t position, int64_t size):
+        cdef NewBytes out = NewBytes.new(<Py_ssize_t>min(size, max(self.size - position, 0)))
+        out.used = <Py_ssize_t>self.read_into(out.data, position, out.capacity)
         return out.finish()
 
     cdef int64_t read_into(self, uint8_t* into, int64_t position, int64_t size) except -1:

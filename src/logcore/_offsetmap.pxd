@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from logcore._batch cimport CODEC_MASK, CONTROL, TRANSACTIONAL, Header
 from logcore._buffer cimport Source
-from logcore._bytes cimport likely, sub64, unlikely
+from logcore._bytes cimport CACHE_LINE_BYTES, likely, prefetch, sub64, unlikely
 from logcore._siphash cimport Digest, siphash128_of
 
 
@@ -13,7 +13,6 @@ cdef extern from * nogil:
     }
     """
     uint64_t scale "lc_scale64"(uint64_t fraction, uint64_t range)    # fraction / 2^64 of the range
-    void prefetch "__builtin_prefetch"(const void* address)
 
 
 # 24 bytes. All zeros: an empty slot, whose offset then reads as the -1 of an absent key.
@@ -36,7 +35,6 @@ cdef struct Table:
 
 cdef enum:
     SLOT_BYTES = 24
-    CACHE_LINE_BYTES = 64
     NOTED_PER_SLOT = 8         # offsets that have a bit
     # So many keys are hashed before the first of them is looked up: meanwhile the memory of their slots is on its way.
     KEYS_AHEAD = 32

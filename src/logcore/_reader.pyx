@@ -5,9 +5,10 @@ are sealed, replaced or deleted. Only a truncation takes records away that a vie
 a reader looks at the count before each read, and ends with an error rather than mix what was there with what came after.
 
 The offset index says where to begin; that the batch there is the one of the index entry is checked. Where the next entry
-is near, one small read brings all that lies between. Where it is far, batches are long: then headers alone are read, up
-to the batch that has the offset, and that one is read whole and no more, since most look-ups want one record. Whoever
-goes on reads ahead, twice as much each time, to a megabyte.
+is near, one small read brings all that lies between. Where it is far, batches are long: then the one of the next entry
+has the offset, nearly always, and is read whole and no more, since most look-ups want one record. Where it begins behind
+the offset, headers alone are read, from the first entry on. Whoever goes on reads ahead, twice as much each time, to a
+megabyte.
 
     batches skipped unchecked:   before the offset, as their headers say
     batches skipped:             control batches; with read_committed those of aborted transactions
@@ -42,6 +43,7 @@ cdef enum:
     WINDOWS_MAX = 8                  # with an index there are two or three
 
 cdef int64_t NO_OFFSET = -1
+cdef Py_ssize_t NO_ENTRY = -2        # -1: before the first
 cdef int64_t DECOMPRESSED_BYTES_MAX = 128 << 20
 
 
@@ -62,6 +64,7 @@ cdef class RecordReader:
     cdef Py_ssize_t at               # in the chunk: the next batch
     cdef int64_t ahead               # how much to read next
     cdef int64_t expected_offset     # of the batch that the index led to, or -1
+    cdef Py_ssize_t leapt_over       # the index entry before the one that was gone to, until that is known to be right
     cdef int64_t generation
     cdef readonly int64_t next_offset      # from here on nothing was handed out
     cdef int64_t end_offset
@@ -93,7 +96,7 @@ cdef class RecordReader:
             if batch is None:
                 self.finish()
                 break
-            self.records = RecordIterator.new(batch, False, self.next_offset)
+            self.records = RecordIterator.new(batch, False, self.next_offset, True)
         raise StopIteration
 
     cdef void finish(self) noexcept:
@@ -127,6 +130,8 @@ cdef class RecordReader:
                     continue
                 if step == STEP_BATCH:
                     self.expected_offset = NO_OFFSET
+                    if self.leapt_over != NO_ENTRY and self.has_leapt_too_far(&header):
+                        continue
             if step == STEP_FAULT:
                 self.check_cut()
                 raise corrupt_batch(&fault, 0).at_path(self.file.file.path, self.chunk_position + at)
@@ -157,7 +162,8 @@ cdef class RecordReader:
                 return None
             self.bytes_left -= header.size_in_bytes
             if header.leader_epoch != self.leader_epoch:
-                self.log.check_epoch(self.leader_epoch, header.leader_epoch, self.next_offset)
+                if self.leader_epoch >= 0:
+                    self.log.check_epoch(self.leader_epoch, header.leader_epoch, self.next_offset)
                 self.leader_epoch = header.leader_epoch
             if header.size_in_bytes < GIL_RELEASE_BYTES:
                 verify_checksum(start + at, &header, &fault) and self.refuse(&fault, at)
@@ -195,8 +201,6 @@ cdef class RecordReader:
     cdef int enter_segment(self) except -1:
         """Begin with the segment of `index`, where its offset index says."""
         cdef OffsetIndex offsets
-        cdef Py_ssize_t entry
-        cdef int64_t position = 0, following, behind
         self.segment = self.segments[self.index]
         for attempt in range(RENEWALS_MAX):
             try:
@@ -209,31 +213,63 @@ cdef class RecordReader:
                 self.renew()
         else:
             raise OffsetOutOfRangeError(f"read: got offset {self.next_offset}, whose segments keep being deleted")
-        self.limit = following = behind = self.view.end_in(self.index, self.file.file.size)
+        self.limit = self.view.end_in(self.index, self.file.file_size())
         self.base_offset = self.segment.base_offset
         self.passed_offset = self.base_offset - 1
         self.is_in_order = False    # beside a writer, this may be a compacted segment that begins before
         self.expected_offset = NO_OFFSET
-        if self.segment.base_offset < self.next_offset:
-            offsets.check_open()
-            entry = offsets.find(self.next_offset, False)
-            if entry + 1 < offsets.entry_count:
-                following = offsets.position_at(entry + 1)
-            if entry + 2 < offsets.entry_count:
-                behind = offsets.position_at(entry + 2)
-            if entry >= 0:
-                position = offsets.position_at(entry)
-                self.expected_offset = offsets.offset_at(entry)
-                if not 0 <= position < self.limit:
-                    self.segment.distrust_index()
-                    position, self.expected_offset = 0, NO_OFFSET
+        self.at = 0
+        self.chunk_position = 0
+        self.leapt_over = NO_ENTRY
         if self.is_committed:
             self.find_aborted()
-        self.chunk_position = position
-        self.at = 0
-        if self.segment.base_offset < self.next_offset and following - position > AHEAD_BYTES_MIN:
-            self.approach(following, behind)
+        if self.base_offset < self.next_offset:
+            offsets.check_open()
+            self.follow_index(offsets, offsets.find(self.next_offset, False), True)
         return 0
+
+    cdef int follow_index(self, OffsetIndex offsets, Py_ssize_t entry, bint may_leap) except -1:
+        """Go where the last entry before what is wanted leads; -1: to the beginning of the segment.
+
+        may_leap: where batches are long each has an entry, and the one that is wanted is that of the next entry. So it is
+            read at once. Whether it is the one, its base offset tells; next_batch() comes back if it is not
+        """
+        cdef int64_t position = 0, following = self.limit, behind = self.limit
+        if entry >= 0:
+            position = offsets.position_at(entry)
+        if entry + 1 < offsets.entry_count:
+            following = offsets.position_at(entry + 1)
+        if entry + 2 < offsets.entry_count:
+            behind = offsets.position_at(entry + 2)
+        if not 0 <= position < max(self.limit, <int64_t>1):
+            self.distrust_index()
+            return 0
+        self.chunk_position = position
+        self.expected_offset = offsets.offset_at(entry) if entry >= 0 else NO_OFFSET
+        if following - position <= AHEAD_BYTES_MIN:
+            return 0
+        if not may_leap or following >= self.limit:
+            return self.approach(following, behind)
+        self.leapt_over = entry
+        self.chunk_position = following
+        self.expected_offset = offsets.offset_at(entry + 1)
+        self.ahead = min(max(behind - following, <int64_t>AHEAD_BYTES_MIN), <int64_t>AHEAD_BYTES_MAX)
+        return 0
+
+    cdef bint has_leapt_too_far(self, const Header* header) except -1:
+        """Whether the batch that was leapt to begins behind what is wanted: then what lies before it is looked at."""
+        cdef OffsetIndex offsets
+        cdef Py_ssize_t entry = self.leapt_over
+        self.leapt_over = NO_ENTRY
+        if header.base_offset <= self.next_offset:
+            return False
+        self.chunk = None
+        self.at = 0
+        self.ahead = AHEAD_BYTES_MIN
+        offsets = self.segment.offset_index     # it may be another one by now
+        offsets.check_open()
+        self.follow_index(offsets, min(entry, offsets.entry_count - 1), False)
+        return True
 
     cdef int approach(self, int64_t following, int64_t behind) except -1:
         """Go on to the batch that is wanted, by headers alone. Whatever is odd is left to next_batch(), which tells.
@@ -297,6 +333,7 @@ cdef class RecordReader:
         self.chunk_position = self.at = 0
         self.passed_offset = self.base_offset - 1
         self.expected_offset = NO_OFFSET
+        self.leapt_over = NO_ENTRY
         return 0
 
     cdef bint fill(self, int64_t wanted) except -1:
@@ -314,7 +351,7 @@ cdef class RecordReader:
             self.cut_short(position, wanted, left)
         size = min(max(self.ahead, wanted), left)
         self.ahead = min(2 * self.ahead, <int64_t>AHEAD_BYTES_MAX)
-        self.chunk = Source(self.file.file.read(position, size))
+        self.chunk = Source(self.file.read_bytes(position, size))
         self.chunk_position = position
         self.at = 0
         if self.chunk.size < size:
@@ -363,5 +400,6 @@ def read_records(log, view, offset, end_offset, *, is_committed=False, bytes_max
     reader.is_committed = is_committed
     reader.ahead = AHEAD_BYTES_MIN
     reader.expected_offset = NO_OFFSET
+    reader.leapt_over = NO_ENTRY
     reader.leader_epoch = -1
     return reader

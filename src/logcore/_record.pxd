@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from logcore._batch cimport Header
+from logcore._batch cimport Header, Place
 from logcore._buffer cimport Source
 from logcore._legacy cimport MessageSet
 
@@ -39,8 +39,9 @@ cdef class RecordIterator:
     cdef Py_ssize_t next_index      # of messages
 
     @staticmethod
-    cdef RecordIterator new(Batch batch, bint stored_timestamps, int64_t first_offset)
+    cdef RecordIterator new(Batch batch, bint stored_timestamps, int64_t first_offset, bint is_of_log)
     cdef Record next_record(self)   # None: there are no more
-    cdef int begin(self, int64_t first_offset) except -1
+    cdef int begin(self, int64_t first_offset, bint is_of_log) except -1
+    cdef bint pass_to(self, Place* place, int64_t first_offset, bint is_of_log) noexcept nogil
     cdef Record next_message(self)
     cdef object refusal(self, const uint8_t* record)

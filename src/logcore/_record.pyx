@@ -23,12 +23,13 @@ from logcore._arguments cimport check_optional, check_range, close_type, hide_ne
 from logcore._batch cimport (
     BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, CONTROL_KEY_SIZE, DELETE_HORIZON, LOG_APPEND_TIME, STEP_BATCH,
     STEP_END, STEP_FAULT, TRANSACTIONAL, Fields, Header, Place, Step, check_count, diagnose_record, ends_before,
-    pass_records, read_header, read_record, record_timestamp, seal, sequence_after, size_limit, timestamp_type_name,
-    verify_checksum, write_header,
+    leap_to_record, pass_records, read_header, read_record, record_timestamp, seal, sequence_after, size_limit,
+    timestamp_type_name, verify_checksum, write_header,
 )
 from logcore._buffer cimport GIL_RELEASE_BYTES, NewBytes, Source, changed_buffer
 from logcore._bytes cimport (
-    VARINT_BYTES_MAX, Varint, add64, likely, load16, load32, put_varint, read_varint, sub64, unlikely, unzigzag, varint_bytes, zigzag,
+    CACHE_LINE_BYTES, VARINT_BYTES_MAX, Varint, add64, likely, load16, load32, prefetch, put_varint, read_varint, sub64, unlikely,
+    unzigzag, varint_bytes, zigzag,
 )
 from logcore._compression cimport codec_name, compress_span
 from logcore._fault cimport FAULT_COUNT_TOO_SMALL, Fault, corrupt_batch, fail
@@ -41,12 +42,8 @@ import cython
 
 from logcore.errors import CorruptBatch, CorruptionReason, MessageTooLargeError, UsageError, UsageTypeError
 
-cdef extern from * nogil:
-    void prefetch "__builtin_prefetch"(const void* address)
-
 cdef enum:
     ROWS_AHEAD = 6
-    CACHE_LINE_BYTES = 64
     GUESS_BYTES_MAX = 64 * 1024 * 1024
 
 cdef tuple NO_HEADERS = ()
@@ -326,7 +323,7 @@ cdef class Batch:
         return memoryview(self.source)[self.header.position:self.header.position + self.header.size_in_bytes]
 
     def __iter__(self):
-        return RecordIterator.new(self, False, INT64_MIN)
+        return RecordIterator.new(self, False, INT64_MIN, False)
 
     def records(self, *, stored_timestamps=False, first_offset=None):
         """Iterate over the records, as iter(batch) does.
@@ -342,7 +339,7 @@ cdef class Batch:
         Record(offset=5998, timestamp=-1, key=None, value=b'998', headers=())
         """
         first_offset = check_optional("first_offset", first_offset, 0, 0x7FFFFFFFFFFFFFFF)
-        return RecordIterator.new(self, stored_timestamps, INT64_MIN if first_offset is None else first_offset)
+        return RecordIterator.new(self, stored_timestamps, INT64_MIN if first_offset is None else first_offset, False)
 
     def control_records(self):
         """The records of a control batch, decoded: a list of ControlRecord."""
@@ -365,19 +362,20 @@ cdef class RecordIterator:
     """Walks the records of a batch; raises at the one that is damaged. Compiled code calls next_record() itself."""
 
     @staticmethod
-    cdef RecordIterator new(Batch batch, bint stored_timestamps, int64_t first_offset):
+    cdef RecordIterator new(Batch batch, bint stored_timestamps, int64_t first_offset, bint is_of_log):
+        """is_of_log: the batch was checked when it was written, and its checksum is right."""
         cdef RecordIterator self = RecordIterator.__new__(RecordIterator)
         self.batch = batch
         self.header = batch.header
         if stored_timestamps:
             self.header.attributes &= ~<int16_t>LOG_APPEND_TIME
         if batch.header.count and not ends_before(&batch.header, first_offset):
-            self.begin(first_offset)
+            self.begin(first_offset, is_of_log)
         # Otherwise there is nothing to find, and the bytes are not looked at. Nor does Kafka's reader, of a batch that
         # declares no record, look at them or at its codec.
         return self
 
-    cdef int begin(self, int64_t first_offset) except -1:
+    cdef int begin(self, int64_t first_offset, bint is_of_log) except -1:
         """Open the batch, and go to the first record that is not below `first_offset`."""
         cdef Batch batch = self.batch
         cdef Fault fault
@@ -406,15 +404,20 @@ cdef class RecordIterator:
         place.pos = self.pos
         place.left = self.left
         if self.end - self.pos < GIL_RELEASE_BYTES:
-            whole = pass_records(&place, self.end, &self.header, first_offset, INT64_MAX, False)
+            whole = self.pass_to(&place, first_offset, is_of_log)
         else:
             with nogil:
-                whole = pass_records(&place, self.end, &self.header, first_offset, INT64_MAX, False)
+                whole = self.pass_to(&place, first_offset, is_of_log)
         self.pos = place.pos
         self.left = place.left
         if not whole:
             raise self.refusal(self.pos)
         return 0
+
+    cdef bint pass_to(self, Place* place, int64_t first_offset, bint is_of_log) noexcept nogil:
+        if is_of_log and leap_to_record(place, self.end, &self.header, first_offset):
+            return True
+        return pass_records(place, self.end, &self.header, first_offset, INT64_MAX, False)
 
     def __iter__(self):
         return self

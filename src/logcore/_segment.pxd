@@ -9,6 +9,8 @@ cdef class BatchFile:
     cdef readonly object file
     cdef File native                 # the same, if it is a compiled one: read without a call of Python
 
+    cdef bytes read_bytes(self, int64_t position, int64_t size)
+    cdef int64_t file_size(self) except -1
     cdef int64_t load(self, uint8_t* into, int64_t position, int64_t size) except -1
     cdef int find_header(self, int64_t offset, int64_t position, int64_t end, Header* header) except -1
     cdef object span(self, position, end)

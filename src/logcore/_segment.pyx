@@ -73,6 +73,14 @@ cdef class BatchFile:
         memcpy(into, read.data, <size_t>min(read.size, size))
         return min(read.size, size)
 
+    cdef bytes read_bytes(self, int64_t position, int64_t size):
+        if self.native is not None:
+            return self.native.read_bytes(position, size)
+        return self.file.read(position, size)
+
+    cdef int64_t file_size(self) except -1:
+        return self.file.size if self.native is None else self.native.size
+
     cdef int find_header(self, int64_t offset, int64_t position, int64_t end, Header* header) except -1:
         """The first batch from `position` on that has `offset` or a later one: 1, or 0 if there is none before `end`.
 

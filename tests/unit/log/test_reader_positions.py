@@ -1,10 +1,13 @@
 """Reading from every offset, whatever the lengths of the batches around it and whatever the index says."""
 
+import itertools
 import random
 
 import pytest
 
-from logcore import open_log
+from logcore import CorruptBatch, open_log
+from tests.helpers import sized, v2_batch
+from tests.reference import varint
 
 SIZES = {
     "short": [1],
@@ -60,3 +63,36 @@ def test_an_index_that_misleads_costs_time_and_nothing_else(tmp_path, sizes, dam
         for offset in random.Random(3).sample(range(len(values)), min(len(values), 40)):
             record = next(again.read(offset))
             assert (record.offset, record.value) == (offset, values[offset])
+
+
+def _written(tmp_path, deltas, lengths=()):
+    """A log of one batch with a right checksum, whose records have these offset deltas, and lengths if given."""
+    records = []
+    for delta, length in itertools.zip_longest(deltas, lengths):
+        body = b"\0" + varint.write(0) + varint.write(delta) + sized(b"k") + sized(b"%d" % delta) + b"\0"
+        records.append(varint.write(len(body) if length is None else length) + body)
+    path = tmp_path / "a-0"
+    path.mkdir()
+    (path / f"{0:020}.log").write_bytes(v2_batch(b"".join(records), len(deltas)))
+    return open_log(path, read_only=True)
+
+
+def test_a_record_that_its_number_does_not_lead_to_is_looked_for(tmp_path):
+    """The header says that offsets go one by one, and the records say otherwise."""
+    with _written(tmp_path, [0, 2, 1, 3, 4]) as log:
+        assert [[record.offset for record in log.read(offset)] for offset in range(5)] == [
+            [0, 2, 1, 3, 4],
+            [2, 1, 3, 4],
+            [2, 1, 3, 4],
+            [3, 4],
+            [4],
+        ]
+
+
+@pytest.mark.parametrize("length", [-3, 0, 10_000, 2**31 - 1])
+def test_a_length_that_leads_nowhere_is_told_also_from_behind_it(tmp_path, length):
+    with _written(tmp_path, range(9), [None, None, None, length]) as log:
+        assert next(log.read(2)).offset == 2
+        for offset in range(4, 9):
+            with pytest.raises(CorruptBatch, match="record 3 at byte 88: record length"):
+                next(log.read(offset))
