@@ -9,6 +9,8 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# The suites on every core; a worker that has nothing left takes tests from the others.
+PARALLEL := --numprocesses auto --dist worksteal
 
 comma := ,
 BIN := .venv/bin
@@ -49,15 +51,15 @@ test-all: lint  ## the full counts, Kafka itself, the lowest dependencies, sdist
 
 .PHONY: test-release
 test-release: .venv/.test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 .PHONY: test-debug
 test-debug: .venv-debug/.installed
-	LOGCORE_SHORT=1 .venv-debug/bin/python -m pytest $(PYTEST_ARGS) $(SUITES)
+	LOGCORE_SHORT=1 .venv-debug/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS) $(SUITES)
 
 .PHONY: test-sanitize
 test-sanitize: .venv-sanitize/.installed
-	LOGCORE_SHORT=1 tools/sanitize.sh .venv-sanitize/bin/python -m pytest $(PYTEST_ARGS) $(SUITES) $(HOSTILE)
+	LOGCORE_SHORT=1 tools/sanitize.sh .venv-sanitize/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS) $(SUITES) $(HOSTILE)
 
 .PHONY: fuzz
 fuzz: .venv-sanitize/.installed  ## hostile bytes into the sanitize build; LOGCORE_FULL=1 for the million
@@ -73,7 +75,7 @@ test-peers: .venv/.test build/kafka-jars/.fetched  ## Kafka's own reader, tools 
 
 .PHONY: test-lowest
 test-lowest: .venv-lowest/.installed  ## the tests with the lowest dependency versions allowed
-	.venv-lowest/bin/python -m pytest $(PYTEST_ARGS)
+	.venv-lowest/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: .venv/.bench  ## the benchmarks of bench/, then the codec against its peers
