@@ -282,8 +282,7 @@ class Run:
             assert batch.base_offset == wanted.base_offset
         found_record = find_timestamp(view, timestamp)
         assert (None if found_record is None else found_record.offset) == self.linear_timestamp(timestamp)
-        if not self.model.start:
-            self.check_max_timestamp()
+        self.check_max_timestamp()
 
     def of(self, segment: Segment) -> list[Sent]:
         """The batches of the model that lie in a segment."""
@@ -315,7 +314,7 @@ class Run:
         return [(record.offset, record.timestamp) for record in sent.records]
 
     def check_max_timestamp(self) -> None:
-        timed = [one for sent in self.model.batches for one in self.timed(sent)]
+        timed = [one for sent in self.model.batches for one in self.timed(sent) if one[0] >= self.model.start]
         found = find_max_timestamp(self.partition.log.view)
         if not timed:
             assert found is None
