@@ -36,7 +36,7 @@ from . import truncation
 from .appending import Appendable, AppendResult, Origin, from_encoded, from_follower, from_leader
 from .config import LogConfig
 from .disk import Disk, DiskFile
-from .epochs import LeaderEpochCache
+from .epochs import EpochEndOffset, LeaderEpochCache
 from .feeding import aborted_transaction, producer_batches
 from .names import DELETED, SEGMENT_SUFFIXES, TopicPartition, file_name
 from .producer_append import Origin as ProducerOrigin
@@ -238,6 +238,13 @@ class PartitionLog:
         """That of what the library appends: the latest that is known, and a new one after the log was cut."""
         latest = self.epochs.latest_epoch
         return self.least_epoch if latest is None else max(latest, self.least_epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Where the largest known epoch up to `epoch` ends in this log: what a leader tells a follower that asks.
+
+        (-1, -1) where nobody knows; see LeaderEpochCache.end_offset_for().
+        """
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     @property
     def size(self) -> int:
