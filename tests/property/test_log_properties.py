@@ -114,6 +114,7 @@ class Run:
         self.model = Model()
         self.count = 0
         self.partition = Partition(directory, config, now_ms=1000)
+        self.partition.log.opened._count_max = 2
 
     # --- operations -------------------------------------------------------------------------------------------------
 
@@ -233,6 +234,7 @@ class Run:
             self.model.batches, written = [], self.model.start
         self.model.end = written
         self.partition.reopen(clean=clean)
+        self.partition.log.opened._count_max = 2
         assert self.partition.recovery.was_clean == clean
         assert not self.partition.recovery.bytes_cut or (self.partition.config.preallocate and not clean)
         assert not self.partition.recovery.indexes_rebuilt

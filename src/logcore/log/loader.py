@@ -143,7 +143,7 @@ class Loader:
             now_ms=self.now_ms,
             opened=self.opened,
         )
-        log.note_unsynced([one for one in self.recovered if any(one is kept for kept in self.segments)])
+        log.sync_recovered([one for one in self.recovered if any(one is kept for kept in self.segments)])
         if not self.found.is_clean:
             # What was removed must not come back beside what is written now: a snapshot of a history that was cut off
             # has the name that one of the new history will have.

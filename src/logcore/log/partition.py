@@ -646,12 +646,15 @@ class PartitionLog:
             return self.recovery_point
         return floor.base_offset
 
-    def note_unsynced(self, segments: Iterable[Segment]) -> None:
-        """Segments that recovery has read: nobody knows whether they are on the disk, and their indexes are new."""
+    def sync_recovered(self, segments: Iterable[Segment]) -> None:
+        """Segments that recovery has read: nobody knows whether they are on the disk, and their indexes are new.
+
+        They are synced now, one by one, but for the active one: a flush has the files open of all that it syncs.
+        """
         for segment in segments:
             segment.is_log_dirty = True
             if segment is not self.segments.active:
-                self._unsynced.append(segment)
+                segment.sync()
 
     def sync_sealed(self) -> None:
         """Make indexes and snapshots survive the machine too: before the recovery point is checkpointed.
@@ -716,6 +719,7 @@ class PartitionLog:
         self._unsynced = [one for one in self._unsynced if not any(one is gone for gone in segments)]
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
+            segment.release()
             self._deletions.append(PendingDeletion(due_ms, segment.delete))
             if segment.base_offset != kept_offset:
                 self._delete_snapshot_later(segment.base_offset, due_ms)

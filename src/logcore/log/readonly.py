@@ -54,16 +54,18 @@ class ReadOnlySegment(Segment):
     @property
     def offset_index(self) -> OffsetIndex:
         """To look positions up, as it was when it was first asked for."""
-        if self._offset_index is None:
-            self._offset_index = OffsetIndex(self._entries(INDEX, 8, 4), self.base_offset)
-        return self._offset_index
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex(self._entries(INDEX, 8, 4), self.base_offset)
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
         """To look times up, likewise."""
-        if self._time_index is None:
-            self._time_index = TimeIndex(self._entries(TIME_INDEX, 12, 0), self.base_offset)
-        return self._time_index
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex(self._entries(TIME_INDEX, 12, 0), self.base_offset)
+        return index
 
     def _entries(self, kind: str, entry_bytes: int, field: int) -> bytes:
         """The entries of an index file; the rest of it is zeros. A used entry has a `field` that is not 0."""

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -410,19 +412,54 @@ def test_retention_deletes_what_is_too_old_and_too_much(path: Path) -> None:
         assert 3000 <= log.size_in_bytes < size
 
 
+@contextmanager
+def few_descriptors(count: int) -> Iterator[None]:
+    """Let this process have only so many more open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + count, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_log_of_many_segments_needs_few_descriptors(path: Path, read_only: bool) -> None:
     with small(path, max_message_bytes=1000) as log:
         log.append([(b"%d" % n, b"x" * 900, NOW + n) for n in range(1200)])
         assert len(log.segments) > 250
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/dev/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 230, limits[1]))
-    try:
-        with logcore.open_log(path, read_only=read_only, config={"internal.segment.bytes": 4000}) as log:
-            assert [record.offset for record in log.read(0)] == list(range(1200))
-            assert sum(len(columns) for columns in log.read_columns(0)) == 1200
-            assert [next(log.read(offset)).offset for offset in range(0, 1200, 4)] == list(range(0, 1200, 4))
-            assert log.offset_for_timestamp(NOW + 1199).offset == 1199
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with (
+        few_descriptors(230),
+        logcore.open_log(path, read_only=read_only, config={"internal.segment.bytes": 4000}) as log,
+    ):
+        assert [record.offset for record in log.read(0)] == list(range(1200))
+        assert sum(len(columns) for columns in log.read_columns(0)) == 1200
+        assert [next(log.read(offset)).offset for offset in range(0, 1200, 4)] == list(range(0, 1200, 4))
+        assert log.offset_for_timestamp(NOW + 1199).offset == 1199
+
+
+KEYED_WRITER = """if True:
+    import logcore, os, sys
+    log = logcore.open_log(sys.argv[1], config={"internal.segment.bytes": 200})
+    for n in range(300):
+        log.append([(b"%d" % n, b"x" * 100)])
+    os._exit(0)
+"""
+
+
+def test_writing_recovering_and_compacting_many_segments_needs_few_descriptors(path: Path) -> None:
+    """A segment that is rolled, read by recovery or written by compaction does not stay open."""
+    config = {"internal.segment.bytes": 200, "cleanup.policy": "compact"}
+    with few_descriptors(230):
+        subprocess.run([sys.executable, "-c", KEYED_WRITER, str(path)], check=True)
+        with logcore.open_log(path, config=config) as log:
+            assert log.recovery.segments_read == len(log.segments) == 300
+            log.flush()
+            for n in range(300):
+                log.append([(b"%d" % (n % 290), b"y" * 100)])
+            assert log.compact() is not None
+            assert sum(1 for _ in log.read(0)) == 300 + 1  # the last record was in the active segment
+            assert log.compact() is None
+        with logcore.open_log(path, config=config) as log:
+            assert not log.recovery
+            assert sum(1 for _ in log.read(0)) == 301
