@@ -284,7 +284,10 @@ class Loader:
             try:
                 return segment, self._recover(segment)
             except SegmentOffsetOverflow as overflow:
-                made = split_segment(self.disk, self.directory, self.segments, overflow.segment, self.now_ms)
+                made = split_segment(
+                    self.disk, self.directory, self.segments, overflow.segment, self.now_ms, self.opened
+                )
+                overflow.segment.delete()
                 self.recovery.segments_split += 1
                 for one in made[:-1]:
                     self._recover(one)

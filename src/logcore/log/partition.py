@@ -725,6 +725,16 @@ class PartitionLog:
                 self._delete_snapshot_later(segment.base_offset, due_ms)
         self.is_changed = True
 
+    def delete_now(self, segment: Segment) -> None:
+        """Delete a segment that was split, so that nobody opens it any more.
+
+        A segment of the same base may be compacted before long. Who took that one's .deleted file for this one's would
+        miss what the others have of it.
+        """
+        self._unsynced = [one for one in self._unsynced if one is not segment]
+        segment.delete()
+        self.is_changed = self.is_directory_dirty = True
+
     def _delete_snapshot_later(self, offset: int, due_ms: int) -> None:
         snapshot = self.producers.mark_snapshot_for_deletion(offset)
         if snapshot is not None:

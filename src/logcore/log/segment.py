@@ -90,6 +90,7 @@ class Segment:
     __slots__ = (
         "_are_indexes_dirty",
         "_indexer",
+        "_is_deleted",
         "_is_sealed",
         "_kinds",
         "_log",
@@ -148,6 +149,7 @@ class Segment:
         self.is_index_damaged = False  # an index was found to be unusable
         self.is_log_dirty = False  # has bytes that were not synced
         self._are_indexes_dirty = False
+        self._is_deleted = False
         self._is_sealed = False  # by this object; one that was sealed before it was opened is not written to either
         self.transactions = TransactionIndex(
             disk,
@@ -174,6 +176,8 @@ class Segment:
         """The batches; opens the file. Another thread may let go of it meanwhile, here and below."""
         log = self._log
         if log is None:
+            if self._is_deleted:  # another may have its name
+                raise StorageError("open", errno=errno.ENOENT, path=self.path)
             file = self.disk.open(self.path, is_writable=self.is_writable)
             if file.size > POSITION_MAX:
                 file.close()
@@ -566,6 +570,7 @@ class Segment:
 
     def delete(self) -> None:
         """Remove its files. What is missing is no error. Whoever still reads them can go on."""
+        self._is_deleted = True
         self.release()
         self.transactions.delete()
         for kind in (LOG, INDEX, TIME_INDEX):
