@@ -141,7 +141,7 @@ class PartitionLog:
         self.cut_offset = -1  # where it was last truncated to: its last batch may end before
         self.high_watermark = log_start_offset
         self.is_sole_replica = True  # then what is appended is committed
-        self.cuts: list[int] = []  # where the log was truncated to, each time
+        self.cuts: list[int] = []  # behind the last record that a truncation has left, each time
         self.failure: StorageError | None = None
         self.flushed_ms = now_ms
         self.expired_ms = now_ms

@@ -319,6 +319,16 @@ class Segment:
         last = self.log.last(self.start_for(self.base_offset + OFFSET_SPAN_MAX, end), end)
         return self.base_offset if last is None else last.last_offset + 1
 
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last batch that ends before `offset`; its base offset if there is none.
+
+        What remains when the log is cut at `offset`: a batch that has it in its middle goes whole.
+        """
+        found, position = self.base_offset, self.start_for(offset - 1)
+        while (batch := self.log.find(-1, position)) is not None and batch.last_offset < offset:
+            found, position = batch.last_offset + 1, batch.position + batch.size_in_bytes
+        return found
+
     @property
     def max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the first batch that has it; (-1, base offset) if none has."""

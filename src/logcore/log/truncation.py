@@ -38,7 +38,7 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
         floor = log.segments.floor(offset)
         log.keeper.lower_recovery_point(log.partition, 0 if floor is None else floor.base_offset)
         log.keeper.lower_cleaned_offset(log.partition, offset)
-        log.cuts.append(offset)
+        log.cuts.append(0 if floor is None else min(floor.end_before(offset), offset))
         try:
             cut(log, offset, now_ms)
         except StorageError as error:

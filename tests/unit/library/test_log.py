@@ -213,14 +213,14 @@ def test_readers_of_a_log_that_is_cut_get_an_error_and_never_a_mix(path: Path) -
         seen = [next(reader) for _ in range(20)]
         log.truncate_to(10)
         log.append([(None, b"new")] * 300)
-        with pytest.raises(LogTruncatedError, match="truncated to 10, wanted records up to 300") as caught:
+        with pytest.raises(LogTruncatedError, match="truncated to 0, wanted records up to 300") as caught:
             seen += reader
-        assert caught.value.offset == 10
+        assert caught.value.offset == 0, "the batch that had offset 10 is gone, with 0 to 9"
         assert {record.value[:4] for record in seen} == {b"old-"}
         with pytest.raises(LogTruncatedError):
             list(columns)
         found = list(log.read(0))
-        assert {record.value for record in found} == {b"new"}, "the batch that had offset 10 is gone, with 0 to 9"
+        assert {record.value for record in found} == {b"new"}
         assert found[0].offset == 10
 
 
@@ -333,31 +333,63 @@ def test_threads_append_and_read_at_once_without_loss(path: Path) -> None:
 
 
 def test_threads_that_flush_together_share_a_sync(path: Path) -> None:
-    with small(path) as log:
+    """While one sync is under way, all who come wait for one more: it makes durable what any of them has appended."""
+    count = 16
+    with logcore.open_log(path) as log:
         log.append(ROWS)
         log.flush()
-        inside, go = threading.Event(), threading.Event()
-        commit = log._commit
-        begin = log._core.begin_flush
-
-        def slow_begin() -> object:
-            started = begin()
-            if not inside.is_set():
-                inside.set()
-                go.wait()
-            return started
-
-        log._core.begin_flush = slow_begin  # type: ignore[method-assign]
+        commit, core = log._commit, log._core
+        assert commit is not None
         before = commit.sync_count
-        log.append(ROWS)
-        threads = [threading.Thread(target=log.flush)]
-        threads[0].start()
-        inside.wait()
-        go.set()
-        threads[0].join()
-        assert commit.sync_count == before + 1
+        is_under_way, go_on, have_come = threading.Event(), threading.Event(), threading.Semaphore(0)
+        begin, wait = core.begin_flush, commit._changed.wait
+        durable: list[bool] = []
+        held: list[object] = []
+
+        def noted_wait(timeout: float | None = None) -> bool:
+            have_come.release()
+            return wait(timeout)
+
+        def append_and_flush() -> None:
+            end = log.append(ROWS).last_offset + 1
+            durable.append(log.flush() >= end)
+
+        class Held:
+            """A flush whose sync waits, without the log's lock, as a slow disk lets it."""
+
+            def __init__(self, started: object) -> None:
+                self._started = started
+                self.end_offset = started.end_offset  # type: ignore[attr-defined]
+
+            def run(self) -> None:
+                is_under_way.set()
+                assert go_on.wait(60)
+                self._started.run()  # type: ignore[attr-defined]
+
+        def held_flush() -> object:
+            started = begin()
+            if held:
+                return started
+            held.append(started)
+            return Held(started)
+
+        core.begin_flush = held_flush  # type: ignore[method-assign]
+        commit._changed.wait = noted_wait  # type: ignore[method-assign]
+        first = threading.Thread(target=append_and_flush)
+        first.start()
+        assert is_under_way.wait(60)
+        threads = [threading.Thread(target=append_and_flush) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert have_come.acquire(timeout=60)
+        go_on.set()
+        for thread in (first, *threads):
+            thread.join()
+        assert durable == [True] * (count + 1)
+        assert commit.sync_count == before + 2
         assert log.flush() == log.log_end_offset
-        assert commit.sync_count == before + 1, "nothing was left to sync"
+        assert commit.sync_count == before + 2, "nothing was left to sync"
 
 
 def test_compaction_keeps_the_latest_of_each_key(path: Path) -> None:
