@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import random
 
+import pytest
+
+from logcore.log import segment
 from tests.crash.cases import run_seed
 
 FULL = os.environ.get("LOGCORE_FULL") == "1"
@@ -40,6 +43,12 @@ KNOWN = (
     479270715358,
     785636871376,
 )
+
+
+@pytest.fixture(autouse=True)
+def few_open_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that in these short histories, too, segments have let go of their files when they are synced."""
+    monkeypatch.setattr(segment, "OPEN_SEGMENTS_MAX", 2)
 
 
 def _run(seed: int) -> int:

@@ -114,6 +114,7 @@ class Run:
         self.model = Model()
         self.count = 0
         self.partition = Partition(directory, config, now_ms=1000)
+        self.partition.log.opened._count_max = 2
 
     # --- operations -------------------------------------------------------------------------------------------------
 
@@ -233,6 +234,7 @@ class Run:
             self.model.batches, written = [], self.model.start
         self.model.end = written
         self.partition.reopen(clean=clean)
+        self.partition.log.opened._count_max = 2
         assert self.partition.recovery.was_clean == clean
         assert not self.partition.recovery.bytes_cut or (self.partition.config.preallocate and not clean)
         assert not self.partition.recovery.indexes_rebuilt
@@ -282,8 +284,7 @@ class Run:
             assert batch.base_offset == wanted.base_offset
         found_record = find_timestamp(view, timestamp)
         assert (None if found_record is None else found_record.offset) == self.linear_timestamp(timestamp)
-        if not self.model.start:
-            self.check_max_timestamp()
+        self.check_max_timestamp()
 
     def of(self, segment: Segment) -> list[Sent]:
         """The batches of the model that lie in a segment."""
@@ -315,7 +316,7 @@ class Run:
         return [(record.offset, record.timestamp) for record in sent.records]
 
     def check_max_timestamp(self) -> None:
-        timed = [one for sent in self.model.batches for one in self.timed(sent)]
+        timed = [one for sent in self.model.batches for one in self.timed(sent) if one[0] >= self.model.start]
         found = find_max_timestamp(self.partition.log.view)
         if not timed:
             assert found is None

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 from logcore._reader import read_records
 from logcore._record import Record
+from logcore.errors import LogTruncatedError
 from logcore.log.readonly import ReadOnlyLog
 from logcore.log.view import Isolation
 
@@ -74,6 +75,16 @@ class Follower:
 
     def records(self) -> Iterator[Record]:
         """What there is now. Each record moves `next_offset`."""
+        while True:
+            try:
+                yield from self._records_of_view()
+                return
+            except LogTruncatedError as error:
+                # The view has more than is left. That is no matter as long as nothing of it was read.
+                if error.offset < self.next_offset or self._log.generation == self._generation:
+                    raise
+
+    def _records_of_view(self) -> Iterator[Record]:
         log = self._log
         view, end_offset = log.bounded(self._isolation)
         if log.generation != self._generation:

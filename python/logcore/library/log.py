@@ -310,15 +310,27 @@ class Log:
             if not self._is_closed:
                 self.tick()
 
-    def _maintain_if_open(self) -> None:
-        """Retention, and a compaction if one is due: for the background thread."""
+    def _retain_if_open(self) -> None:
+        """Retention, for the background thread."""
+        with self._lock:
+            if not self._is_closed:
+                self.retain()
+
+    def _ratio_if_due(self) -> float | None:
+        """The dirty ratio if a compaction is due, for the background thread, which takes the dirtiest log first."""
+        with self._lock:
+            if self._is_closed or not self._core.config.is_compacted:
+                return None
+            core = self._writable()
+            found = self._cleanable(core, self._clock())
+            return found.dirty_ratio if compaction.is_due(core, found) else None
+
+    def _compact_if_open(self) -> None:
+        """A compaction, if it is still due."""
         with self._lock:
             if self._is_closed:
                 return
-            self.retain()
-            is_compacted = self._core.config.is_compacted
-        if is_compacted:
-            self.compact(only_if_due=True)
+        self.compact(only_if_due=True)
 
     def _core_and_lock(self) -> tuple[PartitionLog, threading.RLock] | None:
         """What a checkpoint of the root needs of it; None if there is nothing to write."""
@@ -331,6 +343,17 @@ class Log:
         with self._lock:
             core = self._writable()
             return compaction.cleanable(core, self._cleaned_offset(core), self._clock()).dirty_ratio
+
+    def _cleanable(self, core: PartitionLog, now_ms: int) -> compaction.Cleanable:
+        """What can be compacted. A checkpoint that lies outside of the log is written anew: it must not be believed
+        later, when the log has grown beyond it.
+        """
+        assert self._shared is not None
+        found = compaction.cleanable(core, self._cleaned_offset(core), now_ms)
+        if found.is_reset:
+            with self._shared.lock:
+                self._shared.root.write_cleaned_offset(core.partition, found.first_dirty_offset)
+        return found
 
     def _cleaned_offset(self, core: PartitionLog) -> int | None:
         assert self._shared is not None
@@ -364,12 +387,17 @@ class Log:
                     wanted="compact, or compact,delete",
                 )  # fmt: skip
             core.tick(now_ms)
-            found = compaction.cleanable(core, self._cleaned_offset(core), now_ms)
+            found = self._cleanable(core, now_ms)
             if only_if_due and not compaction.is_due(core, found):
                 return None
         total: CompactionResult | None = None
         while True:
-            result = self._compact_once(core, now_ms, memory_bytes, progress, is_first=total is None)
+            try:
+                result = self._compact_once(core, now_ms, memory_bytes, progress, is_first=total is None)
+            except compaction.SegmentSpansTooMuch as error:
+                with self._lock:
+                    compaction.split(self._writable(), error.segment, now_ms)
+                continue
             if result is None:
                 return total
             total = result if total is None else compaction.combined(total, result)

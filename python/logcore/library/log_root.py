@@ -11,7 +11,13 @@ from typing_extensions import Self
 
 from logcore._checksum import partition_for_key
 from logcore._record import Record
-from logcore.errors import LogcoreError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
+from logcore.errors import (
+    LogcoreError,
+    StorageError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+)
 from logcore.log.appending import AppendResult
 from logcore.log.config import LogConfig
 from logcore.log.disk import SYSTEM_DISK
@@ -43,6 +49,7 @@ class LogRoot:
         self._shared = shared
         self._lock = threading.RLock()
         self._logs: dict[TopicPartition, Log] = {}
+        self._uncompactable: dict[tuple[str, int], LogcoreError] = {}
         self._next_spread: dict[str, int] = {}  # where the next records without a key go, by topic
         self._is_closed = False
         self._background = Background(self._tick) if background else None
@@ -157,6 +164,7 @@ class LogRoot:
     def _forget(self, partition: TopicPartition) -> None:
         with self._lock:
             self._logs.pop(partition, None)
+            self._uncompactable.pop(partition, None)
 
     def append(
         self, topic: str, records: Iterable[Any], *, compression: str | None = None, timestamp_type: str | None = None
@@ -202,6 +210,15 @@ class LogRoot:
             logs = [log._core_and_lock() for log in self._logs.values()]
         shared.checkpoint([one for one in logs if one is not None])
 
+    @property
+    def uncompactable(self) -> dict[tuple[str, int], LogcoreError]:
+        """The partitions that the background does not compact any more, and why: damage was met.
+
+        Log.compact() still tries. A partition that is closed or deleted is no longer among them.
+        """
+        with self._lock:
+            return dict(self._uncompactable)
+
     def _tick(self) -> None:
         """What the background thread does: as tick(), and retention and compaction where they are due.
 
@@ -209,15 +226,33 @@ class LogRoot:
         """
         self.tick()
         with self._lock:
-            logs = list(self._logs.values())
+            logs = list(self._logs.items())
         failures: list[LogcoreError] = []
-        for log in logs:
+        due: list[tuple[float, TopicPartition, Log]] = []
+        for partition, log in logs:
             try:
-                log._maintain_if_open()
+                log._retain_if_open()
+                ratio = None if partition in self._uncompactable else log._ratio_if_due()
             except LogcoreError as error:
-                failures.append(error)
+                failures.append(self._noted(partition, error))
+            else:
+                if ratio is not None:
+                    due.append((ratio, partition, log))
+        for _, partition, log in sorted(due, key=lambda one: -one[0]):
+            try:
+                log._compact_if_open()
+            except LogcoreError as error:
+                failures.append(self._noted(partition, error))
         if failures:
             raise failures[0]
+
+    def _noted(self, partition: TopicPartition, error: LogcoreError) -> LogcoreError:
+        """Damage is there the next second, too; what the disk refuses may be over."""
+        if not isinstance(error, StorageError):
+            with self._lock:
+                if partition in self._logs:
+                    self._uncompactable[partition] = error
+        return error
 
     def close(self) -> None:
         """Close all logs and the root. Again is harmless."""

@@ -214,7 +214,8 @@ else:
 class LogTruncatedError(_OutOfRange):
     """The log was cut below what a reader has read, or was about to read.
 
-    What lies at those offsets now, if anything, is not what was there. offset: where the log was cut.
+    What lies at those offsets now, if anything, is not what was there. offset: from here on; what was read before it is
+    still the log's. A reader that had not come so far misses nothing if it goes on where it was.
     """
 
     def __init__(self, message: str, *, offset: int) -> None:

@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING
 from logcore._batch import scan_batches
 from logcore._filter import LastRecords, filter_batches
 from logcore._offsetmap import OffsetMap, map_keys
-from logcore.errors import CorruptBatch, CorruptionReason, StorageError
+from logcore.errors import CorruptBatch, CorruptionReason, LogcoreError, StorageError
 
 from .cleaned_transactions import CleanedTransactions
 from .names import CLEANED
-from .segment import OFFSET_SPAN_MAX, TIMESTAMP_MAX, Segment
+from .segment import OFFSET_SPAN_MAX, TIMESTAMP_MAX, Segment, SegmentOffsetOverflow
+from .splitting import split_segment
 from .swapping import swap_in
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Cleanable:
     clean_bytes: int
     dirty_bytes: int
     delay_ms: int  # how long ago max.compaction.lag.ms was over for a dirty record; 0 if it was not
+    is_reset: bool = False  # the checkpoint lay outside of the log, and is to be written anew
 
     @property
     def dirty_ratio(self) -> float:
@@ -87,7 +89,8 @@ class Cleanable:
 def cleanable(log: "PartitionLog", cleaned_offset: int | None, now_ms: int) -> Cleanable:
     """Look what can be compacted. `cleaned_offset` is where the last compaction ended, as checkpointed."""
     first_dirty = log.log_start_offset if cleaned_offset is None else cleaned_offset
-    if not log.log_start_offset <= first_dirty <= log.log_end_offset:
+    is_reset = not log.log_start_offset <= first_dirty <= log.log_end_offset
+    if is_reset:
         first_dirty = log.log_start_offset
     segments = log.segments
     end = min(log.last_stable_offset, segments.active.base_offset)
@@ -107,6 +110,7 @@ def cleanable(log: "PartitionLog", cleaned_offset: int | None, now_ms: int) -> C
         sum(one.size for one in segments if one.base_offset < first_dirty),
         sum(one.size for one in segments.between(min(first_dirty, end), end)),
         max(now_ms - log.config.max_compaction_lag_ms - oldest, 0),
+        is_reset,
     )
 
 
@@ -115,6 +119,14 @@ def is_due(log: "PartitionLog", found: Cleanable) -> bool:
     return log.config.is_compacted and (
         found.dirty_ratio > log.config.min_cleanable_dirty_ratio or (found.delay_ms > 0 and found.dirty_bytes > 0)
     )
+
+
+class SegmentSpansTooMuch(LogcoreError):
+    """A segment's offsets do not fit it, and it has to be split. Log.compact() does, and nobody else sees this."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"segment to compact: got offsets in {segment.path} that do not fit it, wanted a split one")
+        self.segment = segment
 
 
 @dataclass
@@ -249,7 +261,10 @@ class Pass:
             for index, segment in enumerate(group.segments):
                 end = group.segments[index + 1].base_offset if index + 1 < len(group.segments) else group.end_offset
                 self.transactions.add(self.view.aborted(segment.base_offset, end))
-                self._filter(segment, cleaned)
+                try:
+                    self._filter(segment, cleaned)
+                except SegmentOffsetOverflow:
+                    raise SegmentSpansTooMuch(segment) from None
             cleaned.seal()
             cleaned.sync()
             cleaned.set_modified(group.segments[-1].modified_ms)
@@ -300,6 +315,17 @@ class Pass:
         log.forget_segments(old, kept_offset=cleaned.base_offset, now_ms=self.now_ms)
         log.publish()
         return True
+
+
+def split(log: "PartitionLog", segment: Segment, now_ms: int) -> None:
+    """Put segments that fit in the place of one whose offsets do not, unless it is out of the log meanwhile."""
+    if any(one is segment for one in log.segments):
+        try:
+            split_segment(log.disk, log.directory, log.segments, segment, now_ms, log.opened)
+            log.delete_now(segment)
+        except StorageError as error:
+            raise log.fail(error) from None  # perhaps half of it is done
+        log.publish()
 
 
 def has_expired_horizon(log: "PartitionLog", end_offset: int, now_ms: int) -> bool:

@@ -143,7 +143,7 @@ class Loader:
             now_ms=self.now_ms,
             opened=self.opened,
         )
-        log.note_unsynced([one for one in self.recovered if any(one is kept for kept in self.segments)])
+        log.sync_recovered([one for one in self.recovered if any(one is kept for kept in self.segments)])
         if not self.found.is_clean:
             # What was removed must not come back beside what is written now: a snapshot of a history that was cut off
             # has the name that one of the new history will have.
@@ -284,7 +284,10 @@ class Loader:
             try:
                 return segment, self._recover(segment)
             except SegmentOffsetOverflow as overflow:
-                made = split_segment(self.disk, self.directory, self.segments, overflow.segment, self.now_ms)
+                made = split_segment(
+                    self.disk, self.directory, self.segments, overflow.segment, self.now_ms, self.opened
+                )
+                overflow.segment.delete()
                 self.recovery.segments_split += 1
                 for one in made[:-1]:
                     self._recover(one)

@@ -36,7 +36,7 @@ from . import truncation
 from .appending import Appendable, AppendResult, Origin, from_encoded, from_follower, from_leader
 from .config import LogConfig
 from .disk import Disk, DiskFile
-from .epochs import LeaderEpochCache
+from .epochs import EpochEndOffset, LeaderEpochCache
 from .feeding import aborted_transaction, producer_batches
 from .names import DELETED, SEGMENT_SUFFIXES, TopicPartition, file_name
 from .producer_append import Origin as ProducerOrigin
@@ -141,7 +141,7 @@ class PartitionLog:
         self.cut_offset = -1  # where it was last truncated to: its last batch may end before
         self.high_watermark = log_start_offset
         self.is_sole_replica = True  # then what is appended is committed
-        self.cuts: list[int] = []  # where the log was truncated to, each time
+        self.cuts: list[int] = []  # behind the last record that a truncation has left, each time
         self.failure: StorageError | None = None
         self.flushed_ms = now_ms
         self.expired_ms = now_ms
@@ -238,6 +238,13 @@ class PartitionLog:
         """That of what the library appends: the latest that is known, and a new one after the log was cut."""
         latest = self.epochs.latest_epoch
         return self.least_epoch if latest is None else max(latest, self.least_epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Where the largest known epoch up to `epoch` ends in this log: what a leader tells a follower that asks.
+
+        (-1, -1) where nobody knows; see LeaderEpochCache.end_offset_for().
+        """
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     @property
     def size(self) -> int:
@@ -639,12 +646,15 @@ class PartitionLog:
             return self.recovery_point
         return floor.base_offset
 
-    def note_unsynced(self, segments: Iterable[Segment]) -> None:
-        """Segments that recovery has read: nobody knows whether they are on the disk, and their indexes are new."""
+    def sync_recovered(self, segments: Iterable[Segment]) -> None:
+        """Segments that recovery has read: nobody knows whether they are on the disk, and their indexes are new.
+
+        They are synced now, one by one, but for the active one: a flush has the files open of all that it syncs.
+        """
         for segment in segments:
             segment.is_log_dirty = True
             if segment is not self.segments.active:
-                self._unsynced.append(segment)
+                segment.sync()
 
     def sync_sealed(self) -> None:
         """Make indexes and snapshots survive the machine too: before the recovery point is checkpointed.
@@ -709,10 +719,21 @@ class PartitionLog:
         self._unsynced = [one for one in self._unsynced if not any(one is gone for gone in segments)]
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
+            segment.release()
             self._deletions.append(PendingDeletion(due_ms, segment.delete))
             if segment.base_offset != kept_offset:
                 self._delete_snapshot_later(segment.base_offset, due_ms)
         self.is_changed = True
+
+    def delete_now(self, segment: Segment) -> None:
+        """Delete a segment that was split, so that nobody opens it any more.
+
+        A segment of the same base may be compacted before long. Who took that one's .deleted file for this one's would
+        miss what the others have of it.
+        """
+        self._unsynced = [one for one in self._unsynced if one is not segment]
+        segment.delete()
+        self.is_changed = self.is_directory_dirty = True
 
     def _delete_snapshot_later(self, offset: int, due_ms: int) -> None:
         snapshot = self.producers.mark_snapshot_for_deletion(offset)

@@ -54,16 +54,18 @@ class ReadOnlySegment(Segment):
     @property
     def offset_index(self) -> OffsetIndex:
         """To look positions up, as it was when it was first asked for."""
-        if self._offset_index is None:
-            self._offset_index = OffsetIndex(self._entries(INDEX, 8, 4), self.base_offset)
-        return self._offset_index
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex(self._entries(INDEX, 8, 4), self.base_offset)
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
         """To look times up, likewise."""
-        if self._time_index is None:
-            self._time_index = TimeIndex(self._entries(TIME_INDEX, 12, 0), self.base_offset)
-        return self._time_index
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex(self._entries(TIME_INDEX, 12, 0), self.base_offset)
+        return index
 
     def _entries(self, kind: str, entry_bytes: int, field: int) -> bytes:
         """The entries of an index file; the rest of it is zeros. A used entry has a `field` that is not 0."""
@@ -137,11 +139,11 @@ class ReadOnlyLog:
             self._find_end()
         cut = self._find_cut(end_before, epoch_before)
         if cut is not None:
-            self.cuts.append(cut)
             self._producers = None
             if len(self.segments):
                 self._begin_again()
                 self._find_end()
+            self.cuts.append(self._left_before(cut))
         log_start_offset = min(log_start_offset, self._end_offset)
         self.view = LogView(
             self.segments.view,
@@ -172,6 +174,11 @@ class ReadOnlyLog:
             if epoch_before >= 0:
                 cut = min([cut, *(entry.start_offset for entry in self._epochs if entry.epoch > epoch_before)])
         return cut if cut < end_before else None
+
+    def _left_before(self, cut: int) -> int:
+        """The offset behind the last record before `cut`. A batch that had it in its middle went whole."""
+        floor = self.segments.floor(cut - 1)
+        return cut if floor is None else min(floor.end_before(cut), cut)
 
     def _begin_again(self) -> None:
         """Know nothing of the last segment: its indexes and its batches may be others.
@@ -342,7 +349,7 @@ class ReadOnlyLog:
             self.refresh()
             cut = min((entry.start_offset for entry in self._epochs if entry.epoch > last_epoch), default=offset)
             if cut < offset:
-                raise self._truncated(cut, offset)
+                raise self._truncated(self._left_before(cut), offset)
 
     def _truncated(self, cut: int, offset: int) -> LogTruncatedError:
         return LogTruncatedError(

@@ -46,18 +46,23 @@ TIMESTAMP_MAX = 0x7FFFFFFFFFFFFFFF
 class OpenSegments:
     """The sealed segments of a log that have files open: at most so many, since a process has only so many descriptors.
 
-    The one that was opened first is let go of. Whoever reads it goes on with the files it has.
+    The one that was opened or sealed first is let go of. Whoever reads it goes on with the files it has.
     """
 
-    def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
-        self._count_max = count_max
+    def __init__(self, count_max: int | None = None) -> None:
+        self._count_max = OPEN_SEGMENTS_MAX if count_max is None else count_max
         self._opened: deque[Segment] = deque()
 
     def note(self, segment: "Segment") -> None:
-        """A segment has opened its .log."""
+        """A segment has opened its .log, or was sealed: from then on it can do without."""
+        if segment.is_noted:
+            return
+        segment.is_noted = True
         self._opened.append(segment)
         while len(self._opened) > self._count_max:
-            self._opened.popleft().release_if_sealed()
+            first = self._opened.popleft()
+            first.is_noted = False
+            first.release_if_sealed()
 
 
 class SegmentOffsetOverflow(UsageError):
@@ -85,6 +90,8 @@ class Segment:
     __slots__ = (
         "_are_indexes_dirty",
         "_indexer",
+        "_is_deleted",
+        "_is_sealed",
         "_kinds",
         "_log",
         "_offset_index",
@@ -98,6 +105,7 @@ class Segment:
         "inode",
         "is_index_damaged",
         "is_log_dirty",
+        "is_noted",
         "is_writable",
         "max_position",
         "opened",
@@ -121,6 +129,7 @@ class Segment:
         opened: OpenSegments | None = None,
     ) -> None:
         self.opened = opened
+        self.is_noted = False  # by `opened`, which sets it
         self.disk = disk
         self.directory = directory
         self.base_offset = base_offset
@@ -140,6 +149,8 @@ class Segment:
         self.is_index_damaged = False  # an index was found to be unusable
         self.is_log_dirty = False  # has bytes that were not synced
         self._are_indexes_dirty = False
+        self._is_deleted = False
+        self._is_sealed = False  # by this object; one that was sealed before it was opened is not written to either
         self.transactions = TransactionIndex(
             disk,
             directory,
@@ -162,19 +173,22 @@ class Segment:
 
     @property
     def log(self) -> BatchFile:
-        """The batches; opens the file."""
-        if self._log is None:
+        """The batches; opens the file. Another thread may let go of it meanwhile, here and below."""
+        log = self._log
+        if log is None:
+            if self._is_deleted:  # another may have its name
+                raise StorageError("open", errno=errno.ENOENT, path=self.path)
             file = self.disk.open(self.path, is_writable=self.is_writable)
             if file.size > POSITION_MAX:
                 file.close()
                 raise StorageError("open a segment", errno=errno.EFBIG, path=self.path)
-            self._log = BatchFile(file)
+            log = self._log = BatchFile(file)
             if not self.is_writable:
                 status = self.disk.status(self.path)
                 self.inode = None if status is None else status.inode
             if self.opened is not None:
                 self.opened.note(self)
-        return self._log
+        return log
 
     @property
     def file(self) -> DiskFile:
@@ -197,8 +211,9 @@ class Segment:
     @property
     def size(self) -> int:
         """Bytes of batches; does not open the file for it."""
-        if self._log is not None:
-            size: int = self._log.file.size
+        log = self._log
+        if log is not None:
+            size: int = log.file.size
             return size
         status = self.disk.status(self.path)
         return 0 if status is None else status.size
@@ -225,37 +240,44 @@ class Segment:
     @property
     def offset_index(self) -> OffsetIndex:
         """To look positions up. Empty if there is no usable file: then the log is searched from its beginning."""
-        if self._offset_index is None:
-            self._offset_index = OffsetIndex(b"", self.base_offset)
+        index = self._offset_index
+        if index is None:
+            index = OffsetIndex(b"", self.base_offset)
             if self._has(INDEX):
-                index = OffsetIndex(self.disk.map(self.path_of(INDEX), 0), self.base_offset)
+                mapped = OffsetIndex(self.disk.map(self.path_of(INDEX), 0), self.base_offset)
                 try:
-                    index.check()
-                    self._offset_index = index
+                    mapped.check()
+                    index = mapped
                 except CorruptIndex:
                     self.is_index_damaged = True
-                    index.close()
-        return self._offset_index
+                    mapped.close()
+            self._offset_index = index
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
         """To look times up; empty if there is no usable file."""
-        if self._time_index is None:
-            self._time_index = TimeIndex(b"", self.base_offset)
+        index = self._time_index
+        if index is None:
+            index = TimeIndex(b"", self.base_offset)
             if self._has(TIME_INDEX):
-                index = TimeIndex(self.disk.map(self.path_of(TIME_INDEX), 0), self.base_offset)
+                mapped = TimeIndex(self.disk.map(self.path_of(TIME_INDEX), 0), self.base_offset)
                 try:
-                    index.check()
-                    self._time_index = index
+                    mapped.check()
+                    index = mapped
                 except CorruptIndex:
                     self.is_index_damaged = True
-                    index.close()
-        return self._time_index
+                    mapped.close()
+            self._time_index = index
+        return index
 
     @property
     def index_size_in_bytes(self) -> tuple[int, int]:
         """Of the entries of both indexes: what a compaction adds up."""
-        return self.offset_index.size_in_bytes, self.time_index.size_in_bytes
+        sizes = self.offset_index.size_in_bytes, self.time_index.size_in_bytes
+        if self._log is None:
+            self._offset_index = self._time_index = None  # It asks every segment, and is to keep no file open for it.
+        return sizes
 
     # --- what is in it ----------------------------------------------------------------------------------------------
 
@@ -296,6 +318,16 @@ class Segment:
             return self.base_offset
         last = self.log.last(self.start_for(self.base_offset + OFFSET_SPAN_MAX, end), end)
         return self.base_offset if last is None else last.last_offset + 1
+
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last batch that ends before `offset`; its base offset if there is none.
+
+        What remains when the log is cut at `offset`: a batch that has it in its middle goes whole.
+        """
+        found, position = self.base_offset, self.start_for(offset - 1)
+        while (batch := self.log.find(-1, position)) is not None and batch.last_offset < offset:
+            found, position = batch.last_offset + 1, batch.position + batch.size_in_bytes
+        return found
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
@@ -363,6 +395,7 @@ class Segment:
         return self._indexer
 
     def _open_to_write(self) -> None:
+        self._is_sealed, self._are_indexes_dirty = False, True
         if not self.offset_index.is_writable or not self.time_index.is_writable:
             room = self.config.segment_index_bytes
             offsets = self.disk.map(self.path_of(INDEX), room, is_writable=True)
@@ -375,7 +408,6 @@ class Segment:
                 self._kinds |= {INDEX, TIME_INDEX}
         self.offset_index.resize(self.config.segment_index_bytes)
         self.time_index.resize(self.config.segment_index_bytes)
-        self._are_indexes_dirty = True
 
     def _go_on_from(self, timestamp: int, offset: int) -> Indexer:
         """Write on from what the indexes hold; `timestamp` is the largest of the log so far, at `offset`."""
@@ -430,6 +462,9 @@ class Segment:
         if not self.size:
             self._begin_to_write()
         self.finish()
+        self._is_sealed = True
+        if self.opened is not None:
+            self.opened.note(self)
 
     def finish(self) -> None:
         """The time index gets the largest timestamp, and the files are cut to what is in them. append() may go on."""
@@ -492,13 +527,30 @@ class Segment:
             self.is_log_dirty = False
 
     def sync(self) -> None:
-        """Make all of it survive the machine, indexes too: needed before the recovery point passes it."""
+        """Make all of it survive the machine, indexes too: needed before the recovery point passes it.
+
+        A segment that has let go of its files has none open afterwards either.
+        """
+        was_open = self._log is not None
         self.sync_log()
         if self._are_indexes_dirty:
-            self.offset_index.flush()
-            self.time_index.flush()
+            self._sync_index(INDEX, self._offset_index)
+            self._sync_index(TIME_INDEX, self._time_index)
             self._are_indexes_dirty = False
         self.transactions.sync()
+        if not was_open:
+            self.release()
+
+    def _sync_index(self, kind: str, index: OffsetIndex | TimeIndex | None) -> None:
+        if index is not None and index.is_writable:
+            index.flush()
+            return
+        # A write that failed meanwhile is told to whoever syncs the file next, also by another descriptor.
+        file = self.disk.open(self.path_of(kind), is_writable=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def rename(self, suffix: str) -> None:
         """Give its files another suffix: .deleted, .cleaned, .swap or none. The .log goes first."""
@@ -528,6 +580,7 @@ class Segment:
 
     def delete(self) -> None:
         """Remove its files. What is missing is no error. Whoever still reads them can go on."""
+        self._is_deleted = True
         self.release()
         self.transactions.delete()
         for kind in (LOG, INDEX, TIME_INDEX):
@@ -539,8 +592,8 @@ class Segment:
         self.transactions.close()
 
     def release_if_sealed(self) -> None:
-        """release(), unless it is written to, or has something that was not synced."""
-        if self._indexer is None and not self.is_log_dirty and not self._are_indexes_dirty:
+        """release(), unless it is written to, or has batches that were not synced. Its indexes sync() opens again."""
+        if self._indexer is None and not self.is_log_dirty and (self._is_sealed or not self._are_indexes_dirty):
             self.release()
 
     def close(self) -> None:

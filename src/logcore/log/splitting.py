@@ -8,15 +8,25 @@ from logcore.errors import CorruptBatch, CorruptionReason, UsageError
 
 from .disk import Disk
 from .names import CLEANED
-from .segment import OFFSET_SPAN_MAX, Segment
+from .segment import OFFSET_SPAN_MAX, OpenSegments, Segment
 from .segments import Segments
 from .swapping import swap_in
 
 COPY_BYTES = 1 << 20
 
 
-def split_segment(disk: Disk, directory: str, segments: Segments, segment: Segment, now_ms: int) -> list[Segment]:
-    """Put segments that fit in the place of one that does not; returns them."""
+def split_segment(
+    disk: Disk,
+    directory: str,
+    segments: Segments,
+    segment: Segment,
+    now_ms: int,
+    opened: OpenSegments | None = None,
+) -> list[Segment]:
+    """Put segments that fit in the place of one that does not; returns them. The old one has the suffix .deleted then.
+
+    opened: is told when they are opened
+    """
     made: list[Segment] = []
     position, size = 0, segment.size
     try:
@@ -27,7 +37,9 @@ def split_segment(disk: Disk, directory: str, segments: Segments, segment: Segme
                     "size", reason=CorruptionReason.TRUNCATED, got=f"{size - position} bytes", wanted="a whole batch",
                     path=segment.path, position=position,
                 )  # fmt: skip
-            part = Segment(disk, directory, first.base_offset, segment.config, created_ms=now_ms, suffix=CLEANED)
+            part = Segment(
+                disk, directory, first.base_offset, segment.config, created_ms=now_ms, suffix=CLEANED, opened=opened
+            )
             part.create()
             made.append(part)
             position = copy_batches(segment, position, size, part)
@@ -42,7 +54,6 @@ def split_segment(disk: Disk, directory: str, segments: Segments, segment: Segme
             part.delete()
         raise
     swap_in(disk, directory, segments, [segment], made)
-    segment.delete()
     return made
 
 

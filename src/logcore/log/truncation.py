@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from logcore.errors import StorageError, UsageError
 
+from .epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, EpochEndOffset
 from .names import OFFSET_MAX
 from .recovery import rebuild_producers
 
@@ -37,13 +38,41 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
         floor = log.segments.floor(offset)
         log.keeper.lower_recovery_point(log.partition, 0 if floor is None else floor.base_offset)
         log.keeper.lower_cleaned_offset(log.partition, offset)
-        log.cuts.append(offset)
+        log.cuts.append(0 if floor is None else min(floor.end_before(offset), offset))
         try:
             cut(log, offset, now_ms)
         except StorageError as error:
             raise log.fail(error) from None  # half of it is done: who opens the log next does the rest, or none
         log.publish()
     return True
+
+
+def truncate_to_epoch_end(log: "PartitionLog", told: EpochEndOffset, now_ms: int) -> bool:
+    """Cut off what a leader does not have. `told` is its end_offset_for_epoch() of this log's latest epoch.
+
+        where the epoch ends, nobody knows        the log is cut at the high watermark
+        an epoch that this log has                at where it ends in both logs
+        one that it does not have                 at where the largest epoch below ends here. Behind that, both may
+                                                  have records of other leaders: the leader has to be asked again, for
+                                                  the latest epoch that is left
+
+    Says whether this was all. KIP-101, KIP-279; Kafka: AbstractFetcherThread.
+
+    here (0, 0) (3, 6) with the end 9, there (0, 0) (1, 8) (2, 12) (5, 20): asked for 3, it tells (2, 20). That cuts at
+    6, and is not all. Asked for 0, which is the latest now, it tells (0, 8), and nothing is left to be cut.
+    """
+    log.check_usable()
+    if told.end_offset == UNDEFINED_EPOCH_OFFSET:
+        truncate_to(log, log.high_watermark, now_ms)
+        return True
+    mine = log.end_offset_for_epoch(told.epoch)
+    if told.epoch == UNDEFINED_EPOCH or mine.end_offset == UNDEFINED_EPOCH_OFFSET:
+        truncate_to(log, min(told.end_offset, log.log_end_offset), now_ms)
+        return True
+    is_all = mine.epoch == told.epoch
+    end_offset = min(mine.end_offset, told.end_offset) if is_all else mine.end_offset
+    truncate_to(log, min(end_offset, log.log_end_offset), now_ms)
+    return is_all
 
 
 def cut(log: "PartitionLog", offset: int, now_ms: int) -> None:

@@ -41,7 +41,17 @@ class TransactionIndex:
     is_writable: False beside a writer in another process, who may add and remove entries at any time
     """
 
-    __slots__ = ("_exists", "_file", "_last_offset", "base_offset", "directory", "disk", "is_writable", "suffix")
+    __slots__ = (
+        "_exists",
+        "_file",
+        "_is_dirty",
+        "_last_offset",
+        "base_offset",
+        "directory",
+        "disk",
+        "is_writable",
+        "suffix",
+    )
 
     def __init__(
         self,
@@ -60,6 +70,7 @@ class TransactionIndex:
         self.is_writable = is_writable
         self._exists = exists or not is_writable  # who does not write is not told when a file comes
         self._file: DiskFile | None = None
+        self._is_dirty = False  # has something that was not synced
         self._last_offset: int | None = None  # of the last entry; None: not known
 
     @property
@@ -74,12 +85,13 @@ class TransactionIndex:
         return 0 if file is None else file.size
 
     def _opened(self, *, to_write: bool = False) -> DiskFile | None:
-        if self._file is None and (to_write or (self._exists and self.disk.status(self.path) is not None)):
-            self._file = self.disk.open(self.path, is_writable=self.is_writable, create=to_write)
+        file = self._file  # Another thread may let go of it meanwhile.
+        if file is None and (to_write or (self._exists and self.disk.status(self.path) is not None)):
+            file = self._file = self.disk.open(self.path, is_writable=self.is_writable, create=to_write)
             self._exists = True
-        elif self._file is not None and not self.is_writable:
-            self._file.refresh()
-        return self._file
+        elif file is not None and not self.is_writable:
+            file.refresh()
+        return file
 
     def append(self, entry: AbortedTransaction) -> None:
         """Add an entry; last offsets must increase."""
@@ -91,6 +103,7 @@ class TransactionIndex:
             )  # fmt: skip
         file = self._opened(to_write=True)
         assert file is not None
+        self._is_dirty = True
         file.append([_ENTRY.pack(_VERSION, *entry)])
         self._last_offset = entry.last_offset
 
@@ -98,10 +111,11 @@ class TransactionIndex:
     def last_offset(self) -> int | None:
         """That of the last entry, or None."""
         if self._last_offset is None:
-            count = self.size_in_bytes // ENTRY_BYTES
-            if count and self._file is not None:
+            file = self._opened()
+            count = 0 if file is None else file.size // ENTRY_BYTES
+            if count and file is not None:
                 position = (count - 1) * ENTRY_BYTES
-                self._last_offset = self._parse(self._file.read(position, ENTRY_BYTES), 0, position).last_offset
+                self._last_offset = self._parse(file.read(position, ENTRY_BYTES), 0, position).last_offset
         return self._last_offset
 
     def _parse(self, data: bytes, at: int, position: int) -> AbortedTransaction:
@@ -125,9 +139,10 @@ class TransactionIndex:
     def __iter__(self) -> Iterator[AbortedTransaction]:
         """Every entry, read a piece at a time. CorruptIndex at one that cannot be."""
         position = 0
-        size = self.size_in_bytes
-        while self._file is not None and position < size:
-            data = self._file.read(position, min(_CHUNK_BYTES, size - position))
+        file = self._opened()
+        size = 0 if file is None else file.size
+        while file is not None and position < size:
+            data = file.read(position, min(_CHUNK_BYTES, size - position))
             for at in range(0, max(len(data), 1), ENTRY_BYTES):
                 yield self._parse(data, at, position + at)
             position += len(data)
@@ -155,6 +170,7 @@ class TransactionIndex:
             if entry.last_offset >= offset:
                 break
             kept += ENTRY_BYTES
+        self._is_dirty = True
         file.truncate(kept)
         self._last_offset = None
 
@@ -162,6 +178,7 @@ class TransactionIndex:
         """Forget every entry. Damage does not matter."""
         file = self._opened()
         if file is not None:
+            self._is_dirty = True
             file.truncate(0)
         self._last_offset = None
 
@@ -177,9 +194,12 @@ class TransactionIndex:
             last_offset = entry.last_offset
 
     def sync(self) -> None:
-        """Make the entries survive the machine."""
-        if self._file is not None:
-            self._file.sync()
+        """Make the entries survive the machine, if there are any that are not known to."""
+        if self._is_dirty:
+            file = self._opened()
+            if file is not None:
+                file.sync()
+            self._is_dirty = False
 
     def rename(self, directory: str, suffix: str) -> bool:
         """Give the file another place; says whether there is one. Where it will be made, if there is none yet."""
@@ -205,11 +225,8 @@ class TransactionIndex:
         return self.disk.unlink(self.path)
 
     def close(self) -> None:
-        """Close the file, if it is open; the next call opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._last_offset = None
+        """Let go of the file: it is closed when the last reader has, too. The next call opens it again."""
+        self._file = self._last_offset = None
 
     def __repr__(self) -> str:
         return f"TransactionIndex({self.path!r})"

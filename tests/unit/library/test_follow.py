@@ -7,6 +7,7 @@ import itertools
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -76,20 +77,22 @@ def test_a_follower_of_committed_records_waits_for_the_end_of_the_transaction(pa
         assert len(list(log.follow(0, isolation="read_committed", timeout=0.01))) == 1
 
 
-def test_a_follower_that_has_read_what_is_cut_is_told_and_one_before_it_goes_on(path: Path) -> None:
-    with logcore.open_log(path) as log:
-        for n in range(10):
-            log.append([(None, b"%d" % n)])
-        ahead, behind = log.follow(0, timeout=0.01), log.follow(0, timeout=0.01)
-        assert [next(ahead).offset for _ in range(10)] == list(range(10))
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_follower_that_has_read_what_is_cut_is_told_and_one_before_it_goes_on(path: Path, read_only: bool) -> None:
+    with logcore.open_log(path) as log, ExitStack() as stack:
+        for n in range(100):
+            log.append([(None, b"%d" % n + b"x" * 50_000)] * 2)
+        reader = stack.enter_context(logcore.open_log(path, read_only=True)) if read_only else log
+        ahead, behind = reader.follow(0, timeout=0.01), reader.follow(0, timeout=0.01)
+        assert [next(ahead).offset for _ in range(200)] == list(range(200))
         assert [next(behind).offset for _ in range(2)] == [0, 1]
-        log.truncate_to(5)
+        log.truncate_to(151)  # in the middle of a batch, which goes whole
         log.append([(None, b"new")] * 3)
-        with pytest.raises(LogTruncatedError):
-            list(ahead)
-        with pytest.raises(LogTruncatedError):
-            list(behind)  # it was promised ten records
-        fresh = log.follow(5, timeout=0.01)
+        with pytest.raises(LogTruncatedError) as caught:
+            next(ahead)
+        assert caught.value.offset == 150
+        assert [record.offset for record in behind] == [*range(2, 150), 151, 152, 153]
+        fresh = reader.follow(150, timeout=0.01)
         assert [record.value for record in fresh] == [b"new"] * 3
 
 

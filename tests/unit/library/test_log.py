@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -211,14 +213,14 @@ def test_readers_of_a_log_that_is_cut_get_an_error_and_never_a_mix(path: Path) -
         seen = [next(reader) for _ in range(20)]
         log.truncate_to(10)
         log.append([(None, b"new")] * 300)
-        with pytest.raises(LogTruncatedError, match="truncated to 10, wanted records up to 300") as caught:
+        with pytest.raises(LogTruncatedError, match="truncated to 0, wanted records up to 300") as caught:
             seen += reader
-        assert caught.value.offset == 10
+        assert caught.value.offset == 0, "the batch that had offset 10 is gone, with 0 to 9"
         assert {record.value[:4] for record in seen} == {b"old-"}
         with pytest.raises(LogTruncatedError):
             list(columns)
         found = list(log.read(0))
-        assert {record.value for record in found} == {b"new"}, "the batch that had offset 10 is gone, with 0 to 9"
+        assert {record.value for record in found} == {b"new"}
         assert found[0].offset == 10
 
 
@@ -331,31 +333,63 @@ def test_threads_append_and_read_at_once_without_loss(path: Path) -> None:
 
 
 def test_threads_that_flush_together_share_a_sync(path: Path) -> None:
-    with small(path) as log:
+    """While one sync is under way, all who come wait for one more: it makes durable what any of them has appended."""
+    count = 16
+    with logcore.open_log(path) as log:
         log.append(ROWS)
         log.flush()
-        inside, go = threading.Event(), threading.Event()
-        commit = log._commit
-        begin = log._core.begin_flush
-
-        def slow_begin() -> object:
-            started = begin()
-            if not inside.is_set():
-                inside.set()
-                go.wait()
-            return started
-
-        log._core.begin_flush = slow_begin  # type: ignore[method-assign]
+        commit, core = log._commit, log._core
+        assert commit is not None
         before = commit.sync_count
-        log.append(ROWS)
-        threads = [threading.Thread(target=log.flush)]
-        threads[0].start()
-        inside.wait()
-        go.set()
-        threads[0].join()
-        assert commit.sync_count == before + 1
+        is_under_way, go_on, have_come = threading.Event(), threading.Event(), threading.Semaphore(0)
+        begin, wait = core.begin_flush, commit._changed.wait
+        durable: list[bool] = []
+        held: list[object] = []
+
+        def noted_wait(timeout: float | None = None) -> bool:
+            have_come.release()
+            return wait(timeout)
+
+        def append_and_flush() -> None:
+            end = log.append(ROWS).last_offset + 1
+            durable.append(log.flush() >= end)
+
+        class Held:
+            """A flush whose sync waits, without the log's lock, as a slow disk lets it."""
+
+            def __init__(self, started: object) -> None:
+                self._started = started
+                self.end_offset = started.end_offset  # type: ignore[attr-defined]
+
+            def run(self) -> None:
+                is_under_way.set()
+                assert go_on.wait(60)
+                self._started.run()  # type: ignore[attr-defined]
+
+        def held_flush() -> object:
+            started = begin()
+            if held:
+                return started
+            held.append(started)
+            return Held(started)
+
+        core.begin_flush = held_flush  # type: ignore[method-assign]
+        commit._changed.wait = noted_wait  # type: ignore[method-assign]
+        first = threading.Thread(target=append_and_flush)
+        first.start()
+        assert is_under_way.wait(60)
+        threads = [threading.Thread(target=append_and_flush) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert have_come.acquire(timeout=60)
+        go_on.set()
+        for thread in (first, *threads):
+            thread.join()
+        assert durable == [True] * (count + 1)
+        assert commit.sync_count == before + 2
         assert log.flush() == log.log_end_offset
-        assert commit.sync_count == before + 1, "nothing was left to sync"
+        assert commit.sync_count == before + 2, "nothing was left to sync"
 
 
 def test_compaction_keeps_the_latest_of_each_key(path: Path) -> None:
@@ -410,19 +444,54 @@ def test_retention_deletes_what_is_too_old_and_too_much(path: Path) -> None:
         assert 3000 <= log.size_in_bytes < size
 
 
+@contextmanager
+def few_descriptors(count: int) -> Iterator[None]:
+    """Let this process have only so many more open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + count, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_log_of_many_segments_needs_few_descriptors(path: Path, read_only: bool) -> None:
     with small(path, max_message_bytes=1000) as log:
         log.append([(b"%d" % n, b"x" * 900, NOW + n) for n in range(1200)])
         assert len(log.segments) > 250
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/dev/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 230, limits[1]))
-    try:
-        with logcore.open_log(path, read_only=read_only, config={"internal.segment.bytes": 4000}) as log:
-            assert [record.offset for record in log.read(0)] == list(range(1200))
-            assert sum(len(columns) for columns in log.read_columns(0)) == 1200
-            assert [next(log.read(offset)).offset for offset in range(0, 1200, 4)] == list(range(0, 1200, 4))
-            assert log.offset_for_timestamp(NOW + 1199).offset == 1199
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with (
+        few_descriptors(230),
+        logcore.open_log(path, read_only=read_only, config={"internal.segment.bytes": 4000}) as log,
+    ):
+        assert [record.offset for record in log.read(0)] == list(range(1200))
+        assert sum(len(columns) for columns in log.read_columns(0)) == 1200
+        assert [next(log.read(offset)).offset for offset in range(0, 1200, 4)] == list(range(0, 1200, 4))
+        assert log.offset_for_timestamp(NOW + 1199).offset == 1199
+
+
+KEYED_WRITER = """if True:
+    import logcore, os, sys
+    log = logcore.open_log(sys.argv[1], config={"internal.segment.bytes": 200})
+    for n in range(300):
+        log.append([(b"%d" % n, b"x" * 100)])
+    os._exit(0)
+"""
+
+
+def test_writing_recovering_and_compacting_many_segments_needs_few_descriptors(path: Path) -> None:
+    """A segment that is rolled, read by recovery or written by compaction does not stay open."""
+    config = {"internal.segment.bytes": 200, "cleanup.policy": "compact"}
+    with few_descriptors(230):
+        subprocess.run([sys.executable, "-c", KEYED_WRITER, str(path)], check=True)
+        with logcore.open_log(path, config=config) as log:
+            assert log.recovery.segments_read == len(log.segments) == 300
+            log.flush()
+            for n in range(300):
+                log.append([(b"%d" % (n % 290), b"y" * 100)])
+            assert log.compact() is not None
+            assert sum(1 for _ in log.read(0)) == 300 + 1  # the last record was in the active segment
+            assert log.compact() is None
+        with logcore.open_log(path, config=config) as log:
+            assert not log.recovery
+            assert sum(1 for _ in log.read(0)) == 301

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logcore
-from logcore.errors import CorruptBatch, UsageError
-from logcore.log.compaction import SLOT_BYTES, cleanable, has_expired_horizon, is_due
-from logcore.log.segment import OFFSET_SPAN_MAX, SegmentOffsetOverflow
+from logcore.errors import CorruptBatch, StorageError, UsageError
+from logcore.log.compaction import SLOT_BYTES, CompactionResult, Pass, cleanable, has_expired_horizon, is_due
+from logcore.log.segment import OFFSET_SPAN_MAX
 from tests.compacted import (
     NOW,
     RETENTION_MS,
@@ -75,6 +77,20 @@ def test_a_checkpoint_out_of_the_log_is_not_believed(path: Path) -> None:
         assert [cleanable(core, offset, NOW).first_dirty_offset for offset in (None, 0, 1, 6)] == [1, 1, 1, 1]
         log.compact()
         assert checkpointed(log) == 4
+
+
+@pytest.mark.parametrize(("checkpoint", "wanted"), [(0, 1), (9, 1), (3, 3)])
+def test_a_checkpoint_out_of_the_log_is_written_anew_though_nothing_is_compacted(
+    path: Path, checkpoint: int, wanted: int
+) -> None:
+    """CLN-005: or it would be believed when the log has grown beyond it."""
+    with three_segments(path, min_cleanable_dirty_ratio=1.0) as log:
+        log.delete_records(1)
+    file = path.parent / "cleaner-offset-checkpoint"
+    file.write_text(f"0\n1\norders 0 {checkpoint}\n")
+    with open_compacted(path, min_cleanable_dirty_ratio=1.0) as log:
+        assert log.compact(only_if_due=True) is None
+        assert file.read_text() == f"0\n1\norders 0 {wanted}\n"
 
 
 def test_nothing_is_dirty_when_the_checkpoint_or_the_log_start_is_in_the_active_segment(path: Path) -> None:
@@ -430,8 +446,9 @@ def test_damage_ends_a_compaction_and_changes_nothing(path: Path, position: int,
         put(log, "d1")
 
 
-def test_a_segment_whose_offsets_do_not_fit_is_left_as_it_is(path: Path) -> None:
-    """Recovery splits such a segment; a compaction that meets one raises, and changes nothing."""
+@pytest.mark.parametrize("rest", [b"c", b"a"])
+def test_a_segment_whose_offsets_do_not_fit_is_split_and_compacted(path: Path, rest: bytes) -> None:
+    """CLN-071: found while compacting. What was begun is dropped, and compaction begins again."""
     far = OFFSET_SPAN_MAX + 6
     with open_compacted(path) as log:
         put(log, "a1")
@@ -440,28 +457,87 @@ def test_a_segment_whose_offsets_do_not_fit_is_left_as_it_is(path: Path) -> None
         put(log, "b1")
         log.roll()
     with (path / f"{0:020}.log").open("ab") as file:
-        file.write(logcore.encode_batch([(b"c", b"1", NOW)], base_offset=far))
+        file.write(logcore.encode_batch([(rest, b"1", NOW)], base_offset=far))
     with open_compacted(path) as log:
-        with pytest.raises(SegmentOffsetOverflow):
-            log.compact()
-        assert left(log) == f"0:a1 {far}:c1 {far + 5}:b1"
+        before = log.read(0)
+        assert log.compact() is not None
+        kept = "" if rest == b"a" else "0:a1 "
+        assert left(log) == f"{kept}{far}:{rest.decode()}1 {far + 5}:b1"
+        assert bases(log) == [0, far, far + 6]
+        # A reader from before that has opened nothing sees what is there now, and nothing less.
+        assert [record.offset for record in before] == [*([0] if kept else []), far, far + 5]
         assert not list(path.glob("*.cleaned"))
+    with open_compacted(path) as log:
+        assert not log.recovery
+        assert left(log) == f"{kept}{far}:{rest.decode()}1 {far + 5}:b1"
+
+
+def two_logs(root: logcore.LogRoot, *texts: str) -> list[logcore.Log]:
+    """Partitions of one topic, each with the batches of a text, sealed."""
+    logs = [root.log("orders", number, create=True) for number in range(len(texts))]
+    for log, text in zip(logs, texts, strict=True):
+        for word in text.split():
+            put(log, word)
+        log.roll()
+    return logs
 
 
 def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(path: Path) -> None:
-    """CLN-004: the background goes on with the next one, and the error names the file."""
+    """CLN-004, CLN-021: the background goes on with the next one, and the error names the file. It is not tried again
+    each second, but listed, until the log is closed.
+    """
     settings = {"cleanup.policy": "compact"}
     with logcore.open_root(path.parent, config=settings, clock=lambda: NOW) as root:
-        logs = [root.log("orders", number, create=True) for number in range(2)]
-        for log in logs:
-            for text in ("a1", "a2", "b1"):
-                put(log, text)
-            log.roll()
+        logs = two_logs(root, "a1 a2 b1", "a1 a2 b1")
         file = Path(logs[0].segments[0].path)
         file.write_bytes(file.read_bytes().replace(b"\x02", b"\xff", 1))
         with pytest.raises(CorruptBatch, match="orders-0"):
             root._tick()
         assert left(logs[1]) == "1:a2 2:b1"
+        assert {key: type(error) for key, error in root.uncompactable.items()} == {("orders", 0): CorruptBatch}
+        root._tick()
+        with pytest.raises(CorruptBatch):
+            logs[0].compact()
+        logs[0].close()
+        assert root.uncompactable == {}
+
+
+def test_a_disk_that_refuses_once_is_asked_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("append", errno=errno.ENOSPC, path=str(path))
+
+    with logcore.open_root(path.parent, config={"cleanup.policy": "compact"}, clock=lambda: NOW) as root:
+        [log] = two_logs(root, "a1 a2 b1")
+        with monkeypatch.context() as patch:
+            patch.setattr(Pass, "write", refuse)
+            with pytest.raises(StorageError):
+                root._tick()
+        assert root.uncompactable == {}
+        root._tick()
+        assert left(log) == "1:a2 2:b1"
+
+
+def test_the_dirtiest_log_is_compacted_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CLN-002: of those that are over their ratio, strictly."""
+    order = []
+    compact = logcore.Log.compact
+
+    def noted(log: logcore.Log, **options: Any) -> CompactionResult | None:
+        order.append(log.partition)
+        return compact(log, **options)
+
+    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.5}
+    with logcore.open_root(path.parent, config=config, clock=lambda: NOW) as root:
+        logs = two_logs(root, "a1", "a1", "a1", "a1")
+        root._tick()
+        for log, count in zip(logs, (1, 2, 4, 3), strict=True):
+            for _ in range(count):
+                put(log, "b1")
+            log.roll()
+        assert [log.dirty_ratio for log in logs] == [1 / 2, 2 / 3, 4 / 5, 3 / 4]
+        monkeypatch.setattr(logcore.Log, "compact", noted)
+        root._tick()
+        assert order == [2, 3, 1]
 
 
 # --- again ----------------------------------------------------------------------------------------------------------

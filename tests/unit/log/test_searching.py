@@ -31,6 +31,40 @@ def test_the_record_with_the_largest_timestamp(tmp_path: Path) -> None:
         assert find_max_timestamp(one.log.view) == OffsetAndTimestamp(4, 9, 3)
 
 
+def test_the_largest_timestamp_is_of_what_can_be_read(tmp_path: Path) -> None:
+    """Unlike Kafka, which tells a record below the log start offset; but like it, none that is not committed."""
+    with Partition(tmp_path) as one:
+        one.lead(times(90, 50, 70, 60))
+        one.lead(times(40))
+        one.lead(times(70))
+        one.roll()
+        one.lead(times(70, 30))
+        for start, wanted in ((1, (2, 70)), (3, (5, 70)), (6, (6, 70)), (7, (7, 30))):
+            one.delete_records(start)
+            found = find_max_timestamp(one.log.view)
+            assert found is not None
+            assert found[:2] == wanted
+        one.delete_records(8)
+        assert find_max_timestamp(one.log.view) is None
+    with Partition(tmp_path / "other") as one:
+        one.log.set_high_watermark(0)
+        one.lead(times(10))
+        one.lead(times(20))
+        one.log.set_high_watermark(1)
+        assert find_max_timestamp(one.log.view) is None
+        one.log.set_high_watermark(2)
+        assert find_max_timestamp(one.log.view) == OffsetAndTimestamp(1, 20, 0)
+
+
+def test_a_record_that_comes_after_the_view_does_not_hide_those_in_it(tmp_path: Path) -> None:
+    with Partition(tmp_path) as one:
+        one.lead(times(10, 30, 20))
+        view = one.log.view
+        one.lead(times(99))
+        assert find_max_timestamp(view) == OffsetAndTimestamp(1, 30, 0)
+        assert find_max_timestamp(one.log.view) == OffsetAndTimestamp(3, 99, 0)
+
+
 def test_the_first_record_that_is_not_older(tmp_path: Path) -> None:
     """LOG-041: with its leader epoch."""
     with Partition(tmp_path) as one:

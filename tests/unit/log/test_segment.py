@@ -17,10 +17,21 @@ from logcore.log.epochs import LeaderEpochCache
 from logcore.log.names import CLEANED, DELETED, LOG, SWAP
 from logcore.log.producers import ProducerState
 from logcore.log.recovery import SegmentRecovery, recover_segment
-from logcore.log.segment import OFFSET_SPAN_MAX, TIMESTAMP_MAX, Segment, SegmentOffsetOverflow
+from logcore.log.segment import OFFSET_SPAN_MAX, TIMESTAMP_MAX, OpenSegments, Segment, SegmentOffsetOverflow
 from logcore.log.splitting import copy_batches
 from logcore.log.txnindex import AbortedTransaction
-from tests.logs import BATCH_BYTES, SMALL, Settings, batch, entries, marker, produced, rebuilt_indexes, segment
+from tests.logs import (
+    BATCH_BYTES,
+    SMALL,
+    FailingDisk,
+    Settings,
+    batch,
+    entries,
+    marker,
+    produced,
+    rebuilt_indexes,
+    segment,
+)
 
 
 @pytest.fixture
@@ -752,3 +763,27 @@ def test_an_offset_that_leaps_over_those_behind_it_is_the_wrong_one(at: Path, wr
     assert (done.end_offset, offsets(one, 0)) == (3, [0, 1, 2])
     assert done.error is not None
     assert done.error.position == 3 * BATCH_BYTES
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_a_sealed_segment_lets_go_of_its_files_and_is_synced_all_the_same(tmp_path: Path, kind: str) -> None:
+    disk, opened = FailingDisk(), OpenSegments(1)
+    config = LogConfig.of(SMALL)
+    made = [Segment(disk, str(tmp_path), base, config, created_ms=0, opened=opened) for base in (0, 10)]
+    for one in made:
+        one.create()
+        one.append([batch(one.base_offset, timestamp=5)], scan_batches(batch(one.base_offset, timestamp=5)).headers)
+        one.sync_log()
+        one.seal()
+    assert made[0]._log is None
+    assert made[1]._log is not None
+    disk.fail("sync", kind)
+    with pytest.raises(StorageError):
+        made[0].sync()
+    disk.heal()
+    made[0].sync()
+    assert made[0]._log is None
+    assert made[0].find(0) == (0, 0, 0, made[0].size)
+    assert made[1]._log is None  # only one is kept open
+    for one in made:
+        one.close()

@@ -8,7 +8,8 @@ import pytest
 
 from logcore import encode_batch, encode_empty_batch
 from logcore.errors import CorruptBatch, LogTruncatedError, UsageError
-from logcore.log import snapshot
+from logcore.log import snapshot, truncation
+from logcore.log.epochs import UNDEFINED_END_OFFSET, EpochEndOffset
 from tests.logs import BATCH_BYTES, Partition, batch, entries, produced
 
 
@@ -44,6 +45,37 @@ def test_cutting_in_the_middle_and_before_the_beginning(tmp_path: Path) -> None:
         assert (one.bases, one.log.log_start_offset, one.log.log_end_offset, one.log.size) == ([3], 3, 3, 0)
         one.fill(2)
         assert one.offsets(3) == [3, 4]
+
+
+def test_a_follower_is_cut_to_where_an_epoch_ends(tmp_path: Path) -> None:
+    """KIP-101, KIP-279: in both logs, and again as long as the leader names an epoch that is not known here."""
+
+    def cut(told: EpochEndOffset) -> tuple[bool, int]:
+        return truncation.truncate_to_epoch_end(one.log, told, 0), one.log.log_end_offset
+
+    def begin() -> None:
+        one.truncate_to(0)
+        one.log.epochs.clear()
+        one.follow(batch(0, 6, leader_epoch=0))
+        one.follow(batch(6, leader_epoch=3), batch(7, leader_epoch=3), batch(8, leader_epoch=3))
+
+    with Partition(tmp_path) as one:
+        begin()
+        assert [one.log.end_offset_for_epoch(epoch) for epoch in (0, 1, 3, 4, -1)] == [
+            (0, 6), (0, 6), (3, 9), (-1, -1), (-1, -1),
+        ]  # fmt: skip
+        assert cut(EpochEndOffset(3, 20)) == (True, 9)
+        assert cut(EpochEndOffset(3, 8)) == (True, 8)
+        assert cut(EpochEndOffset(2, 20)) == (False, 6)
+        assert one.epochs == [(0, 0)]
+        assert cut(EpochEndOffset(0, 8)) == (True, 6)
+        begin()
+        assert cut(EpochEndOffset(-1, 7)) == (True, 7)  # a leader that tells an offset only
+        assert cut(EpochEndOffset(0, 3)) == (True, 3)
+        assert one.offsets(0) == []  # in the middle of a batch, which goes whole
+        begin()
+        one.log.set_high_watermark(8)
+        assert cut(UNDEFINED_END_OFFSET) == (True, 8)
 
 
 def test_after_a_cut_the_indexes_have_their_full_size(tmp_path: Path) -> None:

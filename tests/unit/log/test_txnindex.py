@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from logcore.errors import CorruptIndex, CorruptionReason, UsageError
+from logcore.errors import CorruptIndex, CorruptionReason, StorageError, UsageError
 from logcore.log.disk import SYSTEM_DISK
 from logcore.log.txnindex import ENTRY_BYTES, AbortedTransaction, TransactionIndex
+from tests.logs import FailingDisk
 
 NAME = "00000000000000000000.txnindex"
 FOUR = [
@@ -139,6 +140,28 @@ def test_appends_go_behind_the_last_entry_and_to_where_the_file_is_now(index: Tr
     again = TransactionIndex(SYSTEM_DISK, str(tmp_path), 0)
     assert list(again) == FOUR
     again.close()
+
+
+def test_an_index_that_let_go_of_its_file_is_synced_all_the_same(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    index = TransactionIndex(disk, str(tmp_path), 0)
+    fill(index)
+    index.close()
+    disk.fail("sync", ".txnindex")
+    with pytest.raises(StorageError):
+        index.sync()
+    disk.heal()
+    index.sync()
+    disk.fail("sync", ".txnindex")
+    index.sync()  # there is nothing left to be synced
+
+
+def test_who_reads_an_index_goes_on_when_another_thread_lets_go_of_its_file(index: TransactionIndex) -> None:
+    fill(index)
+    reader = iter(index)
+    assert next(reader) == FOUR[0]
+    index.close()
+    assert list(reader) == FOUR[1:]
 
 
 def test_another_version_is_no_entry(index: TransactionIndex, tmp_path: Path) -> None:
