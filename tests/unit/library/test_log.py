@@ -125,6 +125,12 @@ def test_log_append_time_is_the_clocks(path: Path) -> None:
         assert next(log.read(2)).timestamp == NOW
 
 
+def test_a_record_without_a_timestamp_gets_the_clocks_however_it_is_made(path: Path) -> None:
+    with small(path) as log:
+        log.append([(b"k", b"v"), (b"k", b"v", None), logcore.Record(key=b"k", value=b"v"), (b"k", b"v", -1)])
+        assert [record.timestamp for record in log.read(0)] == [NOW, NOW, NOW, -1], "-1 in a tuple is meant"
+
+
 def test_a_retried_batch_is_answered_with_its_offsets_and_a_gap_is_refused(path: Path) -> None:
     with small(path) as log:
         log.append(ROWS[:5])
