@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from typing_extensions import Buffer, Self
 
@@ -34,6 +34,7 @@ from logcore.log.uuids import TopicId, parse_topic_id
 from logcore.log.view import Isolation, LogView
 
 from . import roots
+from .arguments import Row, check_clock, moment, moment_or_now, seconds, whole
 from .clock import Clock, system_clock
 from .committing import GroupCommit
 from .following import Growth, follow, follow_async
@@ -173,7 +174,7 @@ class Log:
 
     def append(
         self,
-        records: Iterable[Any],
+        records: Iterable[Row],
         *,
         compression: str | None = None,
         timestamp_type: str | None = None,
@@ -188,9 +189,8 @@ class Log:
 
         compression: "none", "gzip", "snappy", "lz4", "zstd" (default: the config's)
         timestamp_type: "create_time" or "log_append_time" (default: the config's)
-        producer_id, producer_epoch, base_sequence: idempotent: the same batch again is answered with the offsets that
-        it
-            has (`is_duplicate`), a gap is refused. One append is one batch then
+        producer_id, producer_epoch, base_sequence: idempotent: the same batch again is answered with the offsets
+            that it has (`is_duplicate`), a gap is refused. One append is one batch then
 
         UsageError for what cannot be a record, a KafkaError for what a broker would refuse, StorageError for the disk.
         """
@@ -202,9 +202,9 @@ class Log:
                 now_ms=now_ms,
                 compression=compression,
                 timestamp_type=timestamp_type,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=base_sequence,
+                producer_id=whole("producer_id", producer_id),
+                producer_epoch=whole("producer_epoch", producer_epoch),
+                base_sequence=whole("base_sequence", base_sequence),
             )
             core.tick(now_ms)
         self._growth.tell()
@@ -233,9 +233,9 @@ class Log:
                 now_ms=now_ms,
                 compression=compression,
                 timestamp_type=timestamp_type,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=base_sequence,
+                producer_id=whole("producer_id", producer_id),
+                producer_epoch=whole("producer_epoch", producer_epoch),
+                base_sequence=whole("base_sequence", base_sequence),
             )
             core.tick(now_ms)
         self._growth.tell()
@@ -252,7 +252,9 @@ class Log:
         with self._lock:
             core = self._writable()
             now_ms = self._clock()
-            result = core.append_batches(buffer, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+            result = core.append_batches(
+                buffer, leader_epoch=whole("leader_epoch", leader_epoch), now_ms=now_ms, origin=origin
+            )
             core.tick(now_ms)
         self._growth.tell()
         return result
@@ -274,6 +276,7 @@ class Log:
 
     def truncate_to(self, offset: int) -> bool:
         """Remove every batch that has `offset` or a later one; the log ends at `offset`. Says whether there was one."""
+        offset = whole("offset to truncate to", offset)
         with self._lock:
             done = truncation.truncate_to(self._writable(), offset, self._clock())
         self._growth.tell()
@@ -284,6 +287,7 @@ class Log:
 
         Segments that lie before it are deleted; records in the first one that is left cannot be read any more.
         """
+        before_offset = whole("before_offset", before_offset)
         with self._lock:
             return retention.delete_records(self._writable(), before_offset, self._clock())
 
@@ -291,7 +295,7 @@ class Log:
         """Delete what retention.ms, retention.bytes and the log start offset let go. Returns how many segments."""
         with self._lock:
             core = self._writable()
-            now_ms = self._clock() if now_ms is None else now_ms
+            now_ms = moment_or_now(now_ms, self._clock)
             core.tick(now_ms)
             core.maybe_roll_by_time(now_ms)
             return retention.retain(core, now_ms)
@@ -300,7 +304,7 @@ class Log:
         """Do what time drives: flush.ms, segment.ms, the removal of deleted files, the expiry of producers."""
         with self._lock:
             core = self._writable()
-            now_ms = self._clock() if now_ms is None else now_ms
+            now_ms = moment_or_now(now_ms, self._clock)
             core.tick(now_ms)
             core.maybe_roll_by_time(now_ms)
 
@@ -355,9 +359,11 @@ class Log:
         memory_bytes: of the map of keys (log.cleaner.dedupe.buffer.size); with less it takes more passes
         progress: called with the bytes done and the bytes there are
         """
+        if memory_bytes is not None:
+            memory_bytes = whole("memory_bytes", memory_bytes)
         with self._lock:
             core = self._writable()
-            now_ms = self._clock() if now_ms is None else now_ms
+            now_ms = moment_or_now(now_ms, self._clock)
             if not core.config.is_compacted:
                 raise UsageError(
                     "compact", where=self.path, got=f"cleanup.policy={core.config.to_dict()['cleanup.policy']}",
@@ -424,6 +430,7 @@ class Log:
         """
         self._view()
         is_committed = _is_committed(isolation)
+        offset = whole("offset", offset)
         view, end_offset = self._core.bounded(isolation)
         view.check_offset(offset)
         return read_records(self._core, view, offset, end_offset, is_committed=is_committed, bytes_max=max_bytes)
@@ -444,12 +451,13 @@ class Log:
         """
         self._view()
         is_committed = _is_committed(isolation)
+        offset = whole("offset", offset)
         view, bound = self._core.bounded(isolation)
         return read_columns(
             self._core,
             view,
             offset,
-            bound if end_offset is None else min(end_offset, bound),
+            bound if end_offset is None else min(whole("end_offset", end_offset), bound),
             columns=columns,
             layout=layout,
             is_committed=is_committed,
@@ -464,23 +472,21 @@ class Log:
         Ends when the log is closed, or `timeout` seconds after the last record. A follower of a log that this process
         writes wakes at once; of one that another process writes, within some 20 ms.
         """
-        view = self._view()
+        begin = self._view().log_end_offset if offset is None else whole("offset", offset)
         _is_committed(isolation)
-        return follow(self._core, self._growth, view.log_end_offset if offset is None else offset, isolation, timeout)
+        return follow(self._core, self._growth, begin, isolation, seconds(timeout))
 
     def follow_async(
         self, offset: int | None = None, *, isolation: Isolation = "read_uncommitted", timeout: float | None = None
     ) -> AsyncIterator[Record]:
         """follow() for asyncio: `async for record in log.follow_async(0)`."""
-        view = self._view()
+        begin = self._view().log_end_offset if offset is None else whole("offset", offset)
         _is_committed(isolation)
-        return follow_async(
-            self._core, self._growth, view.log_end_offset if offset is None else offset, isolation, timeout
-        )
+        return follow_async(self._core, self._growth, begin, isolation, seconds(timeout))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
         """The first record that is not older than `timestamp_ms`, or None."""
-        return find_timestamp(self._view(), timestamp_ms)
+        return find_timestamp(self._view(), moment("timestamp_ms", timestamp_ms))
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The record with the largest timestamp, the first of them; None if there is none."""
@@ -560,6 +566,7 @@ def open_log(
     if kind:
         raise UsageError("partition directory", got=repr(name), wanted=f"one that is not {kind}")
     settings = LogConfig.of(config)
+    check_clock(clock)
     if read_only:
         return open_read_only(root, partition, settings, clock)
     shared = roots.enter(root, clock)
