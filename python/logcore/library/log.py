@@ -26,7 +26,7 @@ from logcore.log.compaction import CompactionResult
 from logcore.log.config import LogConfig
 from logcore.log.disk import SYSTEM_DISK
 from logcore.log.loader import Recovery
-from logcore.log.names import TopicPartition, parse_directory
+from logcore.log.names import TopicPartition
 from logcore.log.partition import PartitionLog
 from logcore.log.readonly import ReadOnlyLog
 from logcore.log.searching import OffsetAndTimestamp, find_max_timestamp, find_timestamp
@@ -37,6 +37,7 @@ from . import roots
 from .arguments import Row, check_clock, moment, moment_or_now, seconds, whole
 from .clock import Clock, system_clock
 from .committing import GroupCommit
+from .directories import absolute, partition_of
 from .following import Growth, follow, follow_async
 from .reading import AnyLog, read_columns
 from .roots import Config, SharedRoot
@@ -560,11 +561,9 @@ def open_log(
 
     LockedError if another process writes to the root.
     """
-    directory = os.path.abspath(os.fspath(path))
-    root, name = os.path.split(directory)
-    partition, kind = parse_directory(name)
-    if kind:
-        raise UsageError("partition directory", got=repr(name), wanted=f"one that is not {kind}")
+    directory = absolute(path)
+    root = os.path.dirname(directory)
+    partition = partition_of(directory)
     settings = LogConfig.of(config)
     check_clock(clock)
     if read_only:

@@ -27,6 +27,7 @@ from . import roots
 from .arguments import Row, check_clock, key_of, whole
 from .background import Background
 from .clock import Clock, system_clock
+from .directories import absolute, check_root
 from .log import Log, open_read_only, open_shared
 from .roots import Config, SharedRoot
 
@@ -290,10 +291,11 @@ def open_root(
 
     LockedError if another process writes to it.
     """
-    directory = os.path.abspath(os.fspath(path))
+    directory = absolute(path)
     settings = LogConfig.of(config)
     check_clock(clock)
     if read_only:
         SYSTEM_DISK.list(directory)
+        check_root(directory)
         return LogRoot(directory, settings, clock, None, background=False)
     return LogRoot(directory, settings, clock, roots.enter(directory, clock), background=background)
