@@ -34,7 +34,7 @@ COMMANDS = {
     "compact": "keep of each key only the latest record",
     "retain": "delete what retention lets go",
     "export": "write a partition to a Parquet, Arrow or JSON-lines file",
-    "bench": "measure the codec on this machine, and on your data",
+    "bench": "measure logs and the codec on this machine, and on your data",
 }
 
 EPILOG = """\
