@@ -270,6 +270,17 @@ class Log:
         assert self._commit is not None
         return self._commit.flush()
 
+    def _flush_if_open(self) -> None:
+        """flush(), for whoever does not know whether somebody closes it just now."""
+        with self._lock:
+            if self._is_closed:
+                return  # which made it durable
+        try:
+            self.flush()
+        except UsageError:
+            if not self._is_closed:
+                raise
+
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty. What lies before it is flushed first."""
         with self._lock:
@@ -420,9 +431,9 @@ class Log:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, *, isolation: Isolation = "read_uncommitted", max_bytes: int | None = None
+        self, offset: int | None = None, *, isolation: Isolation = "read_uncommitted", max_bytes: int | None = None
     ) -> Iterator[Record]:
-        """The records from `offset` on, to the end that is known now. Control records are left out.
+        """The records from `offset` on (default: the log start), to the end that is known now, without control records.
 
         isolation: "read_committed" leaves out records of aborted transactions, and ends before open ones
         max_bytes: end after about so many bytes; the first batch comes in any case
@@ -431,14 +442,16 @@ class Log:
         """
         self._view()
         is_committed = _is_committed(isolation)
-        offset = whole("offset", offset)
+        begin = None if offset is None else whole("offset", offset)
         view, end_offset = self._core.bounded(isolation)
-        view.check_offset(offset)
-        return read_records(self._core, view, offset, end_offset, is_committed=is_committed, bytes_max=max_bytes)
+        if begin is None:
+            begin = view.log_start_offset
+        view.check_offset(begin)
+        return read_records(self._core, view, begin, end_offset, is_committed=is_committed, bytes_max=max_bytes)
 
     def read_columns(
         self,
-        offset: int,
+        offset: int | None = None,
         *,
         isolation: Isolation = "read_uncommitted",
         columns: Sequence[str] | None = None,
@@ -452,12 +465,12 @@ class Log:
         """
         self._view()
         is_committed = _is_committed(isolation)
-        offset = whole("offset", offset)
+        begin = None if offset is None else whole("offset", offset)
         view, bound = self._core.bounded(isolation)
         return read_columns(
             self._core,
             view,
-            offset,
+            view.log_start_offset if begin is None else begin,
             bound if end_offset is None else min(whole("end_offset", end_offset), bound),
             columns=columns,
             layout=layout,

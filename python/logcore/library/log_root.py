@@ -199,6 +199,14 @@ class LogRoot:
             for number, part in sorted(parts.items())
         }
 
+    def flush(self) -> None:
+        """Make all that was appended to its open logs survive the death of the machine, one log after the other."""
+        self._writable()
+        with self._lock:
+            logs = list(self._logs.values())
+        for log in logs:
+            log._flush_if_open()
+
     # --- time, and the end ------------------------------------------------------------------------------------------
 
     def tick(self) -> None:

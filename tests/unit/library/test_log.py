@@ -197,6 +197,14 @@ def test_offsets_out_of_range_are_refused_with_the_range(path: Path) -> None:
         assert len(log.segments) == 1
 
 
+def test_a_read_begins_at_the_log_start_unless_told(path: Path) -> None:
+    with small(path) as log:
+        log.append(ROWS)
+        log.delete_records(7)
+        assert [record.offset for record in log.read()] == list(range(7, 100))
+        assert [offset for columns in log.read_columns() for offset in columns.offset.tolist()] == list(range(7, 100))
+
+
 def test_records_are_found_by_time(path: Path) -> None:
     with small(path, max_message_bytes=300) as log:
         log.append(ROWS)
