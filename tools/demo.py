@@ -105,7 +105,7 @@ def _write_in_every_codec(home: Path, count: int) -> None:
 
 def _kill_a_writer(home: Path) -> None:
     _title("Kill a writer half-way, and open its log again")
-    path = home / "killed-0"
+    path = home / "killed" / "orders-0"  # a log root of its own: the others were closed in order
     with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         last = 0
@@ -126,8 +126,14 @@ def _kill_a_writer(home: Path) -> None:
         )
         if log.log_end_offset <= last:
             raise SystemExit("an append that returned is not there")
-    print(f"\n$ logcore verify {path.name}")
-    if command(["verify", str(path)]):
+    print(f"\n$ logcore verify {path.parent.name}", flush=True)
+    before = os.getcwd()
+    os.chdir(home)
+    try:
+        status = command(["verify", path.parent.name])
+    finally:
+        os.chdir(before)
+    if status:
         raise SystemExit("the log is damaged")
 
 

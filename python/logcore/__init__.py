@@ -1,5 +1,7 @@
-"""Apache Kafka's log as a library. Today: the codec, Kafka's record batches as rows and as Arrow columns.
+"""Apache Kafka's log as a library: logs in your process, and the codec alone, Kafka's record batches in bytes of yours.
 
+logs      open_log -> Log: append, read, follow, flush, retain, compact; columns in and out
+roots     open_root -> LogRoot: many topics and partitions
 rows      encode_batch, decode_batches -> Batch -> Record
 columns   decode_columns -> Columns, encode_columns
 buffers   scan_batches, split_batches, concat_batches, find_batch, patch_batch, assign_offsets

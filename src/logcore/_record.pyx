@@ -822,6 +822,8 @@ cdef Py_ssize_t write_rows(
             timestamp = (<Record>item).timestamp
             if unlikely(offset < -1 or timestamp < -1):
                 raise refuse_unwritable(offset, timestamp, index)
+            if timestamp == -1:     # left out, which a tuple says by None
+                timestamp = options.now_ms
             key = <PyObject*>(<Record>item).key
             value = <PyObject*>(<Record>item).value
             if (<Record>item).headers is not NO_HEADERS:
@@ -995,6 +997,8 @@ cdef bytes encode_legacy_rows(records, BatchOptions options):
             offset, timestamp, key, value, headers = item
             if offset < -1 or timestamp < -1:
                 raise refuse_unwritable(offset, timestamp, index)
+            if timestamp == -1:
+                timestamp = None
         elif isinstance(item, tuple) and 2 <= len(item) <= 4:
             offset = -1
             key, value, timestamp, headers = (*item, None, None)[:4]

@@ -72,3 +72,10 @@ def test_a_list_that_shrinks_while_it_is_written_ends_the_batch():
     rows += [(b"a", b"1"), (b"b", b"2", Shrinking()), (b"c", b"3"), (b"d", b"4")]
     found = [(record.key, record.timestamp) for batch in decode_batches(encode_batches(rows)) for record in batch]
     assert found == [(b"a", -1), (b"b", 77)]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize(("now_ms", "timestamp"), [(5, 5), (None, -1)])
+def test_a_record_that_leaves_its_timestamp_out_gets_now(magic: int, now_ms: int | None, timestamp: int):
+    data = encode_batch([Record(key=b"k", value=b"v"), (b"k", b"v")], magic=magic, now_ms=now_ms)
+    assert [record.timestamp for batch in decode_batches(data) for record in batch] == [timestamp, timestamp]

@@ -18,6 +18,7 @@ from logcore.bench.codec import size
 from logcore.bench.log_sections import RECORD_BYTES, SECTIONS, Scratch
 from logcore.bench.machine import machine_facts
 from logcore.bench.measure import Timing, measure, pinned
+from logcore.bench.operations import LOGCORE
 from logcore.bench.table import Progress, Result, aligned, rate_text
 
 REOPEN, MEMORY = "reopen", "memory"
@@ -25,6 +26,11 @@ NAMES = (*SECTIONS, REOPEN, MEMORY)
 SECONDS = 0.5
 MEMORY_LOG_BYTES = 512 << 20
 SIZE_MAX_TEXT = "1 GiB"
+
+GOALS = """\
+goal: on an idle machine ≥ times as fast, or ≤ times as long; ! is not met here
+growth: how much longer in the long log than in the short one, beside the same
+of the other"""
 
 DESCRIPTION = """\
 Measure a log on this machine: rows and columns in and out, a flush for each batch, single records by offset,
@@ -50,7 +56,8 @@ reading the table:
   records/s  by one core, of processor time; of the best slice
   spread     the median slice by the best one: how quiet the machine was
   CPU        seconds of processor by seconds of clock
-  goal       what the project aims at, on an idle machine: ≥ times as fast, ≤ times as long
+  goal       what the project aims at, on an idle machine: ≥ times as fast, ≤ times as long; ! where it is not met
+  growth     how much longer it takes in the long log than in the short one, beside the same of the other
 
 exit codes:
   0  done
@@ -171,14 +178,14 @@ def _verdict(verdict: log_bars.LogVerdict) -> Result:
 def _print_report(document: Result) -> None:
     facts = document["machine"]
     core = "any core" if facts["pinned_to_core"] is None else f"held on core {facts['pinned_to_core']}"
-    print(f"{facts['processor']}, {facts['cores']} cores, {core} · {facts['python']} · logcore {facts['logcore']}\n")
+    print(f"{facts['processor']}, {facts['cores']} cores, {core}\n{facts['python']} · logcore {facts['logcore']}\n")
     if document["results"]:
         print(_results_text(document["results"]))
     if document["bars"]:
-        print(f"\nlogcore beside other stores and what the machine allows\n\n{_bars_text(document['bars'])}")
+        print(f"\nlogcore beside other stores and what the machine allows\n\n{_bars_text(document['bars'])}\n\n{GOALS}")
     if REOPEN in document:
-        print("\n{segments:,} segments opened in {seconds:.3f} s: {logs_opened} .log, {indexes_opened} index, "
-              "{bytes_read_of_logs} bytes of batches read".format(**document[REOPEN]))  # fmt: skip
+        print("\na log of {segments:,} segments opened in {seconds:.3f} s: {logs_opened} .log and {indexes_opened} "
+              "index files,\n{bytes_read_of_logs} bytes of batches read".format(**document[REOPEN]))  # fmt: skip
     if document.get(MEMORY):
         print(f"\nmemory beyond an open log, MiB\n\n{_memory_text(document[MEMORY])}")
     for line in document["skipped"]:
@@ -186,33 +193,44 @@ def _print_report(document: Result) -> None:
 
 
 def _results_text(results: Sequence[Result]) -> str:
-    headings = ("section", "operation", "by", "records/s", "ns/record", "MB/s", "spread", "CPU")
+    """An operation and below it who did it, so that a line fits a terminal; an empty line between sections."""
+    headings = ("by", "records/s", "ns/record", "MB/s", "spread", "CPU")
     rows: list[Sequence[str]] = []
-    previous = None
+    groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        if previous not in (None, result["section"]):
+        groups.setdefault((result["section"], result["operation"]), []).append(result)
+    previous = None
+    for (section, operation), group in groups.items():
+        if previous not in (None, section):
             rows.append([""] * len(headings))
-        previous = result["section"]
-        rate, megabytes = result["records_per_second"], result["megabytes_per_second"]
-        rows.append(
-            [
-                *(result["section"], result["operation"], result["by"]),
-                *(rate_text(rate), f"{1e9 / rate:,.0f}"),
-                "" if megabytes is None else f"{megabytes:,.0f}",
-                *(f"{result['spread']:.2f}", f"{result['cpu']:.2f}"),
-            ]
-        )
-    return aligned(headings, rows, {"section", "operation", "by"})
+        previous = section
+        rows.append([operation, *[""] * (len(headings) - 1)])
+        for result in group:
+            rate, megabytes = result["records_per_second"], result["megabytes_per_second"]
+            rows.append(
+                [
+                    *(f"  {result['by']}", rate_text(rate), f"{1e9 / rate:,.0f}"),
+                    "" if megabytes is None else f"{megabytes:,.0f}",
+                    *(f"{result['spread']:.2f}", f"{result['cpu']:.2f}"),
+                ]
+            )
+    return aligned(headings, rows, {"by"})
 
 
 def _bars_text(bars: Sequence[Result]) -> str:
     rows = []
     for bar in bars:
-        grown = "" if bar["than_in"] is None else "grown: "
+        missed = "" if bar["is_met"] else " !"
         goal = f"≥ {bar['at_least']:g}" if bar["at_least"] is not None else f"≤ {bar['at_most']:g}"
-        beside = f"{grown}{bar['against_by']}: {bar['against']}"
-        rows.append([bar["operation"], beside, f"{bar['ratio']:.2f}", goal])
+        rows.append([bar["operation"], _beside(bar), f"{bar['ratio']:.2f}", goal + missed])
     return aligned(("logcore's", "beside", "ratio", "goal"), rows, {"logcore's", "beside", "goal"})
+
+
+def _beside(bar: Result) -> str:
+    """Whose: the same operation of another, or another operation of ours."""
+    if bar["than_in"] is not None:
+        return f"{bar['against_by']}, growth"
+    return str(bar["against"] if bar["against_by"] == LOGCORE else bar["against_by"])
 
 
 def _memory_text(memory: Sequence[Result]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 from logcore import Log, OffsetAndTimestamp, Record, StorageError, UsageError, open_log
 from logcore.cli._printers import json_bytes, json_name
+from logcore.library.directories import partition_of
 from logcore.log.disk import SYSTEM_DISK
-from logcore.log.names import parse_directory
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 EARLIEST, LATEST = "earliest", "latest"
@@ -156,7 +156,7 @@ def check_exists(path: str) -> str:
 def check_directory(path: str) -> str:
     """The same for a partition's directory: a command that is to find a log must not make one."""
     directory = check_exists(path)
-    parse_directory(os.path.basename(directory))
+    partition_of(directory)
     return directory
 
 

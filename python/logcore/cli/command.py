@@ -34,7 +34,7 @@ COMMANDS = {
     "compact": "keep of each key only the latest record",
     "retain": "delete what retention lets go",
     "export": "write a partition to a Parquet, Arrow or JSON-lines file",
-    "bench": "measure the codec on this machine, and on your data",
+    "bench": "measure logs and the codec on this machine, and on your data",
 }
 
 EPILOG = """\
@@ -172,9 +172,29 @@ def _standard_streams() -> Iterator[None]:
             stack.enter_context(contextlib.redirect_stderr(stack.enter_context(open(os.devnull, "w"))))
         if sys.stdout is None:
             stack.enter_context(contextlib.redirect_stdout(_Closed()))
+        elif isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(_buffered(sys.stdout))))
         elif hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")
         yield
+
+
+@contextlib.contextmanager
+def _buffered(stream: TextIO) -> Iterator[TextIO]:
+    """`stream` with a buffer, that PYTHONUNBUFFERED took from it, as many a container's image does.
+
+    A write for each record is slow, and what reads them from a pipe as they come makes a batch of each.
+    """
+    buffering = 1 if stream.isatty() else -1
+    at = stream.fileno()  # a copy of it might become standard input, where that was closed
+    with open(at, "w", buffering, encoding=stream.encoding, errors="backslashreplace", closefd=False) as out:
+        try:
+            yield out
+        finally:
+            try:
+                out.flush()
+            except OSError:  # an interrupt left something in it, and nobody reads that any more
+                _abandon(out)
 
 
 class _Closed(io.TextIOBase):

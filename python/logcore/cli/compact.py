@@ -6,11 +6,12 @@ from dataclasses import asdict
 from logcore import open_log
 from logcore.cli._logs import add_partition, add_settings, check_directory, clock_of, print_fields, print_json
 from logcore.cli._progress import Progress
-from logcore.cli.command import count_from
+from logcore.cli.command import count_from, tell
 
 DESCRIPTION = """\
 Compact a partition: of each key only the latest record stays. A record with a key and no value deletes the key;
 it goes itself delete.retention.ms after the compaction that met it first. Records keep their offsets.
+RECORDS WITHOUT A KEY ARE DELETED, as Kafka's cleaner does: records_without_key says how many.
 
 The active segment, open transactions and what is younger than min.compaction.lag.ms are not touched. The log root is
 locked meanwhile. A crash leaves the log as it was, or compacted.
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
             progress.clear()
         fields: dict[str, object] = {"is_done": False} if result is None else {"is_done": True, **asdict(result)}
         fields |= {"size_before_bytes": before, "size_in_bytes": log.size_in_bytes}
+        is_in_active = result is None and not args.if_due and log.segments[-1].size_in_bytes > 0
     if args.json:
         print_json({"type": "compacted", **fields})
     elif result is None:
@@ -71,4 +73,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         del fields["is_done"]
         print_fields("compacted", fields)
+    if is_in_active:
+        tell("note: the active segment is not compacted; --roll begins a new one first")
     return 0

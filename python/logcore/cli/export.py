@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the file."""
     kind = os.path.splitext(args.to)[1]
     if kind not in FORMATS:
-        raise UsageError("--to", where=args.to, got=f"the ending {kind!r}", wanted=" or ".join(FORMATS))
+        raise UsageError("--to", where=args.to, got=f"the ending {kind!r}", wanted=", ".join(FORMATS))
     with open_to_read(args.directory) as log, whole_file(args.to) as temporary:
         rows = FORMATS[kind](log, args, temporary)
     fields: dict[str, object] = {"rows": rows, "size_in_bytes": os.path.getsize(args.to)}

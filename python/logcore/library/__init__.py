@@ -8,5 +8,7 @@ reading.py       a log as columns
 following.py     waiting for more
 committing.py    many threads, one sync
 background.py    what time drives, in a thread
+arguments.py     checks of what callers hand in
+directories.py   whether a path is a partition's or a root's
 clock.py         the system's time and randomness
 """

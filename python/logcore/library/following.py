@@ -4,7 +4,6 @@ A follower holds no lock. It reads what there is, from a view, and then waits un
 closed, or its time is over.
 """
 
-import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -138,6 +137,8 @@ def follow_async(
     log: AnyLog, growth: Growth, offset: int, isolation: Isolation, timeout: float | None
 ) -> AsyncIterator[Record]:
     """The same for asyncio: waiting does not hold up the event loop."""
+    import asyncio  # which takes a while to import, and few need it
+
     follower = Follower(log, offset, isolation)
 
     async def run() -> AsyncIterator[Record]:

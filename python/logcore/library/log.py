@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from typing_extensions import Buffer, Self
 
@@ -26,7 +26,7 @@ from logcore.log.compaction import CompactionResult
 from logcore.log.config import LogConfig
 from logcore.log.disk import SYSTEM_DISK
 from logcore.log.loader import Recovery
-from logcore.log.names import TopicPartition, parse_directory
+from logcore.log.names import TopicPartition
 from logcore.log.partition import PartitionLog
 from logcore.log.readonly import ReadOnlyLog
 from logcore.log.searching import OffsetAndTimestamp, find_max_timestamp, find_timestamp
@@ -34,8 +34,10 @@ from logcore.log.uuids import TopicId, parse_topic_id
 from logcore.log.view import Isolation, LogView
 
 from . import roots
+from .arguments import Row, check_clock, moment, moment_or_now, seconds, whole
 from .clock import Clock, system_clock
 from .committing import GroupCommit
+from .directories import absolute, partition_of
 from .following import Growth, follow, follow_async
 from .reading import AnyLog, read_columns
 from .roots import Config, SharedRoot
@@ -173,7 +175,7 @@ class Log:
 
     def append(
         self,
-        records: Iterable[Any],
+        records: Iterable[Row],
         *,
         compression: str | None = None,
         timestamp_type: str | None = None,
@@ -188,9 +190,8 @@ class Log:
 
         compression: "none", "gzip", "snappy", "lz4", "zstd" (default: the config's)
         timestamp_type: "create_time" or "log_append_time" (default: the config's)
-        producer_id, producer_epoch, base_sequence: idempotent: the same batch again is answered with the offsets that
-        it
-            has (`is_duplicate`), a gap is refused. One append is one batch then
+        producer_id, producer_epoch, base_sequence: idempotent: the same batch again is answered with the offsets
+            that it has (`is_duplicate`), a gap is refused. One append is one batch then
 
         UsageError for what cannot be a record, a KafkaError for what a broker would refuse, StorageError for the disk.
         """
@@ -202,9 +203,9 @@ class Log:
                 now_ms=now_ms,
                 compression=compression,
                 timestamp_type=timestamp_type,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=base_sequence,
+                producer_id=whole("producer_id", producer_id),
+                producer_epoch=whole("producer_epoch", producer_epoch),
+                base_sequence=whole("base_sequence", base_sequence),
             )
             core.tick(now_ms)
         self._growth.tell()
@@ -233,9 +234,9 @@ class Log:
                 now_ms=now_ms,
                 compression=compression,
                 timestamp_type=timestamp_type,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=base_sequence,
+                producer_id=whole("producer_id", producer_id),
+                producer_epoch=whole("producer_epoch", producer_epoch),
+                base_sequence=whole("base_sequence", base_sequence),
             )
             core.tick(now_ms)
         self._growth.tell()
@@ -252,7 +253,9 @@ class Log:
         with self._lock:
             core = self._writable()
             now_ms = self._clock()
-            result = core.append_batches(buffer, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+            result = core.append_batches(
+                buffer, leader_epoch=whole("leader_epoch", leader_epoch), now_ms=now_ms, origin=origin
+            )
             core.tick(now_ms)
         self._growth.tell()
         return result
@@ -267,6 +270,17 @@ class Log:
         assert self._commit is not None
         return self._commit.flush()
 
+    def _flush_if_open(self) -> None:
+        """flush(), for whoever does not know whether somebody closes it just now."""
+        with self._lock:
+            if self._is_closed:
+                return  # which made it durable
+        try:
+            self.flush()
+        except UsageError:
+            if not self._is_closed:
+                raise
+
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty. What lies before it is flushed first."""
         with self._lock:
@@ -274,6 +288,7 @@ class Log:
 
     def truncate_to(self, offset: int) -> bool:
         """Remove every batch that has `offset` or a later one; the log ends at `offset`. Says whether there was one."""
+        offset = whole("offset to truncate to", offset)
         with self._lock:
             done = truncation.truncate_to(self._writable(), offset, self._clock())
         self._growth.tell()
@@ -284,6 +299,7 @@ class Log:
 
         Segments that lie before it are deleted; records in the first one that is left cannot be read any more.
         """
+        before_offset = whole("before_offset", before_offset)
         with self._lock:
             return retention.delete_records(self._writable(), before_offset, self._clock())
 
@@ -291,7 +307,7 @@ class Log:
         """Delete what retention.ms, retention.bytes and the log start offset let go. Returns how many segments."""
         with self._lock:
             core = self._writable()
-            now_ms = self._clock() if now_ms is None else now_ms
+            now_ms = moment_or_now(now_ms, self._clock)
             core.tick(now_ms)
             core.maybe_roll_by_time(now_ms)
             return retention.retain(core, now_ms)
@@ -300,7 +316,7 @@ class Log:
         """Do what time drives: flush.ms, segment.ms, the removal of deleted files, the expiry of producers."""
         with self._lock:
             core = self._writable()
-            now_ms = self._clock() if now_ms is None else now_ms
+            now_ms = moment_or_now(now_ms, self._clock)
             core.tick(now_ms)
             core.maybe_roll_by_time(now_ms)
 
@@ -378,9 +394,11 @@ class Log:
         memory_bytes: of the map of keys (log.cleaner.dedupe.buffer.size); with less it takes more passes
         progress: called with the bytes done and the bytes there are
         """
+        if memory_bytes is not None:
+            memory_bytes = whole("memory_bytes", memory_bytes)
         with self._lock:
             core = self._writable()
-            now_ms = self._clock() if now_ms is None else now_ms
+            now_ms = moment_or_now(now_ms, self._clock)
             if not core.config.is_compacted:
                 raise UsageError(
                     "compact", where=self.path, got=f"cleanup.policy={core.config.to_dict()['cleanup.policy']}",
@@ -441,9 +459,9 @@ class Log:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, *, isolation: Isolation = "read_uncommitted", max_bytes: int | None = None
+        self, offset: int | None = None, *, isolation: Isolation = "read_uncommitted", max_bytes: int | None = None
     ) -> Iterator[Record]:
-        """The records from `offset` on, to the end that is known now. Control records are left out.
+        """The records from `offset` on (default: the log start), to the end that is known now, without control records.
 
         isolation: "read_committed" leaves out records of aborted transactions, and ends before open ones
         max_bytes: end after about so many bytes; the first batch comes in any case
@@ -452,13 +470,16 @@ class Log:
         """
         self._view()
         is_committed = _is_committed(isolation)
+        begin = None if offset is None else whole("offset", offset)
         view, end_offset = self._core.bounded(isolation)
-        view.check_offset(offset)
-        return read_records(self._core, view, offset, end_offset, is_committed=is_committed, bytes_max=max_bytes)
+        if begin is None:
+            begin = view.log_start_offset
+        view.check_offset(begin)
+        return read_records(self._core, view, begin, end_offset, is_committed=is_committed, bytes_max=max_bytes)
 
     def read_columns(
         self,
-        offset: int,
+        offset: int | None = None,
         *,
         isolation: Isolation = "read_uncommitted",
         columns: Sequence[str] | None = None,
@@ -472,12 +493,13 @@ class Log:
         """
         self._view()
         is_committed = _is_committed(isolation)
+        begin = None if offset is None else whole("offset", offset)
         view, bound = self._core.bounded(isolation)
         return read_columns(
             self._core,
             view,
-            offset,
-            bound if end_offset is None else min(end_offset, bound),
+            view.log_start_offset if begin is None else begin,
+            bound if end_offset is None else min(whole("end_offset", end_offset), bound),
             columns=columns,
             layout=layout,
             is_committed=is_committed,
@@ -492,23 +514,21 @@ class Log:
         Ends when the log is closed, or `timeout` seconds after the last record. A follower of a log that this process
         writes wakes at once; of one that another process writes, within some 20 ms.
         """
-        view = self._view()
+        begin = self._view().log_end_offset if offset is None else whole("offset", offset)
         _is_committed(isolation)
-        return follow(self._core, self._growth, view.log_end_offset if offset is None else offset, isolation, timeout)
+        return follow(self._core, self._growth, begin, isolation, seconds(timeout))
 
     def follow_async(
         self, offset: int | None = None, *, isolation: Isolation = "read_uncommitted", timeout: float | None = None
     ) -> AsyncIterator[Record]:
         """follow() for asyncio: `async for record in log.follow_async(0)`."""
-        view = self._view()
+        begin = self._view().log_end_offset if offset is None else whole("offset", offset)
         _is_committed(isolation)
-        return follow_async(
-            self._core, self._growth, view.log_end_offset if offset is None else offset, isolation, timeout
-        )
+        return follow_async(self._core, self._growth, begin, isolation, seconds(timeout))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
         """The first record that is not older than `timestamp_ms`, or None."""
-        return find_timestamp(self._view(), timestamp_ms)
+        return find_timestamp(self._view(), moment("timestamp_ms", timestamp_ms))
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The record with the largest timestamp, the first of them; None if there is none."""
@@ -582,12 +602,11 @@ def open_log(
 
     LockedError if another process writes to the root.
     """
-    directory = os.path.abspath(os.fspath(path))
-    root, name = os.path.split(directory)
-    partition, kind = parse_directory(name)
-    if kind:
-        raise UsageError("partition directory", got=repr(name), wanted=f"one that is not {kind}")
+    directory = absolute(path)
+    root = os.path.dirname(directory)
+    partition = partition_of(directory)
     settings = LogConfig.of(config)
+    check_clock(clock)
     if read_only:
         return open_read_only(root, partition, settings, clock)
     shared = roots.enter(root, clock)

@@ -2,32 +2,33 @@
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any
 
 from typing_extensions import Self
 
 from logcore._checksum import partition_for_key
-from logcore._record import Record
 from logcore.errors import (
     LogcoreError,
     StorageError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     UsageError,
+    UsageTypeError,
 )
 from logcore.log.appending import AppendResult
 from logcore.log.config import LogConfig
 from logcore.log.disk import SYSTEM_DISK
-from logcore.log.names import TopicPartition, check_topic
+from logcore.log.names import PARTITION_MAX, TopicPartition, check_topic
 from logcore.log.root import list_partitions
 from logcore.log.uuids import draw_topic_id, parse_topic_id
 
 from . import roots
+from .arguments import Row, check_clock, key_of, whole
 from .background import Background
 from .clock import Clock, system_clock
+from .directories import absolute, check_root
 from .log import Log, open_read_only, open_shared
 from .roots import Config, SharedRoot
 
@@ -101,6 +102,7 @@ class LogRoot:
             settings of topics elsewhere, so they have to be given whenever the root is opened
         """
         check_topic(topic)
+        partitions = whole("partitions", partitions)
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise UsageError("partitions", got=partitions, wanted=f"1 to {PARTITIONS_MAX}")
         with self._lock:
@@ -145,9 +147,13 @@ class LogRoot:
         config: settings beside those of the root, the first time
         UnknownTopicOrPartitionError if there is none, and not create
         """
+        check_topic(topic)
+        partition = whole("partition", partition)
+        if not 0 <= partition <= PARTITION_MAX:
+            raise UsageError("partition", where=f"topic {topic!r}", got=partition, wanted=f"0 to {PARTITION_MAX}")
         with self._lock:
             self._check_open()
-            key = TopicPartition(check_topic(topic), partition)
+            key = TopicPartition(topic, partition)
             known = self._logs.get(key)
             if known is not None:
                 return known
@@ -167,7 +173,7 @@ class LogRoot:
             self._uncompactable.pop(partition, None)
 
     def append(
-        self, topic: str, records: Iterable[Any], *, compression: str | None = None, timestamp_type: str | None = None
+        self, topic: str, records: Iterable[Row], *, compression: str | None = None, timestamp_type: str | None = None
     ) -> dict[int, AppendResult]:
         """Append records to the partitions of a topic: by key as Kafka's producers do, without one in turn.
 
@@ -177,19 +183,32 @@ class LogRoot:
         self._writable()
         numbers = self.partitions(topic)
         if not numbers:
-            raise UnknownTopicOrPartitionError(f"topic {topic!r}: got no partition in {self._path}, wanted one")
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r}: got no partition in {self._path}, wanted one: create_topic() makes them"
+            )
         with self._lock:
             spread = self._next_spread.get(topic, 0) % len(numbers)
             self._next_spread[topic] = spread + 1
-        parts: dict[int, list[Any]] = {}
-        for record in records:
-            key = record.key if isinstance(record, Record) else record[0]
-            number = numbers[spread if key is None else partition_for_key(key, len(numbers))]
+        parts: dict[int, list[Row]] = {}
+        for index, record in enumerate(_each(records)):
+            key = key_of(record, index)
+            try:
+                number = numbers[spread if key is None else partition_for_key(key, len(numbers))]
+            except UsageTypeError as error:
+                raise UsageTypeError("key", where=f"record {index}", got=error.got, wanted=error.wanted) from None
             parts.setdefault(number, []).append(record)
         return {
             number: self.log(topic, number).append(part, compression=compression, timestamp_type=timestamp_type)
             for number, part in sorted(parts.items())
         }
+
+    def flush(self) -> None:
+        """Make all that was appended to its open logs survive the death of the machine, one log after the other."""
+        self._writable()
+        with self._lock:
+            logs = list(self._logs.values())
+        for log in logs:
+            log._flush_if_open()
 
     # --- time, and the end ------------------------------------------------------------------------------------------
 
@@ -286,6 +305,13 @@ class LogRoot:
         return f"LogRoot({self._path!r}, {state})"
 
 
+def _each(records: Iterable[Row]) -> Iterable[Row]:
+    """`records`, if they can be gone through; of text and bytes each item would be a number or a letter."""
+    if not isinstance(records, (str, bytes, bytearray, Mapping)) and hasattr(records, "__iter__"):
+        return records
+    raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records")
+
+
 def open_root(
     path: str | os.PathLike[str],
     *,
@@ -303,9 +329,11 @@ def open_root(
 
     LockedError if another process writes to it.
     """
-    directory = os.path.abspath(os.fspath(path))
+    directory = absolute(path)
     settings = LogConfig.of(config)
+    check_clock(clock)
     if read_only:
         SYSTEM_DISK.list(directory)
+        check_root(directory)
         return LogRoot(directory, settings, clock, None, background=False)
     return LogRoot(directory, settings, clock, roots.enter(directory, clock), background=background)

@@ -23,6 +23,7 @@ from logcore.log.root import Root
 from logcore.log.uuids import TopicId
 
 from .clock import SYSTEM_CHANCE, Clock
+from .directories import check_root
 
 Config = Mapping[str, str | int | bool | float]
 
@@ -142,6 +143,7 @@ def enter(directory: str, clock: Clock, disk: Disk = SYSTEM_DISK) -> SharedRoot:
         if shared is not None and shared.pid != os.getpid():
             shared = None  # A forked child begins anew, and will be told who has the lock.
         if shared is None:
+            check_root(directory, disk)
             shared = _registry[key] = SharedRoot(key, directory, clock, disk)
         shared.users += 1
         return shared

@@ -98,6 +98,8 @@ class Setting:
             raise self._refused(name, value)
 
     def _refused(self, name: str, got: object) -> UsageError:
+        if isinstance(got, (frozenset, tuple)) and all(isinstance(part, str) for part in got):
+            got = _plain(got)  # as it was written
         return UsageError(
             name, where=_WHERE, got=got if isinstance(got, int) else repr(got)[:_SHOWN_MAX], wanted=self.wanted
         )
@@ -264,8 +266,8 @@ class LogConfig:
 
         >>> LogConfig.of({"segment.byte": 1048576})
         Traceback (most recent call last):
-        logcore.errors.UsageError: segment.byte, log config: got an unknown name, wanted one of Kafka's; the nearest
-        is segment.bytes
+        logcore.errors.UsageError: segment.byte, log config: got an unknown name, wanted one of Kafka's for topics; the
+        nearest is segment.bytes
         >>> LogConfig.of({"segment.bytes": "1 MiB"})
         Traceback (most recent call last):
         logcore.errors.UsageError: segment.bytes, log config: got '1 MiB', wanted an int, 1048576 to 2147483647
@@ -406,6 +408,37 @@ SETTINGS: Mapping[str, Setting] = {
 }
 
 
+# What a topic's setting is called in a broker's server.properties, where that is not its own name.
+BROKER_NAMES: Mapping[str, str] = {
+    "log.segment.bytes": "segment.bytes",
+    "log.roll.ms": "segment.ms",
+    "log.roll.hours": "segment.ms",
+    "log.roll.jitter.ms": "segment.jitter.ms",
+    "log.roll.jitter.hours": "segment.jitter.ms",
+    "log.index.size.max.bytes": "segment.index.bytes",
+    "log.index.interval.bytes": "index.interval.bytes",
+    "log.preallocate": "preallocate",
+    "log.segment.delete.delay.ms": "file.delete.delay.ms",
+    "log.flush.interval.messages": "flush.messages",
+    "log.flush.interval.ms": "flush.ms",
+    "message.max.bytes": "max.message.bytes",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "log.cleanup.policy": "cleanup.policy",
+    "log.retention.bytes": "retention.bytes",
+    "log.retention.ms": "retention.ms",
+    "log.retention.minutes": "retention.ms",
+    "log.retention.hours": "retention.ms",
+    "log.cleaner.delete.retention.ms": "delete.retention.ms",
+    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
+    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
+    "log.local.retention.bytes": "local.retention.bytes",
+    "log.local.retention.ms": "local.retention.ms",
+}
+
+
 def _field_name(name: str) -> str:
     return name.replace(".", "_")
 
@@ -432,8 +465,12 @@ def _known(name: object) -> Setting:
     if not isinstance(name, str):
         raise UsageTypeError("name of a setting", where=_WHERE, got=type(name).__name__, wanted="a str")
     if name not in SETTINGS:
-        near = get_close_matches(name[:_NAME_MAX], SETTINGS, n=1, cutoff=0)
+        topics = BROKER_NAMES.get(name)
+        if topics is not None:
+            raise UsageError(name, where=_WHERE, got="a broker's name", wanted=f"the topic's, {topics}")
+        near = get_close_matches(name[:_NAME_MAX], SETTINGS, n=1)
+        nearest = f"; the nearest is {near[0]}" if near else ""
         raise UsageError(
-            name[:_NAME_MAX], where=_WHERE, got="an unknown name", wanted=f"one of Kafka's; the nearest is {near[0]}"
+            name[:_NAME_MAX], where=_WHERE, got="an unknown name", wanted=f"one of Kafka's for topics{nearest}"
         )
     return SETTINGS[name]

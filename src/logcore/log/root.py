@@ -153,7 +153,12 @@ class Root:
     ) -> tuple[PartitionLog, Recovery]:
         """Open a partition's log, recovering it if the root was not closed in order."""
         if partition in self.logs:
-            raise UsageError("log", where=self.path_of(partition), got="a second open", wanted="one at a time")
+            raise UsageError(
+                "log",
+                where=self.path_of(partition),
+                got="a second open",
+                wanted="one at a time: use the Log that is open, close it first, or read with read_only=True",
+            )
         check_topic(partition.topic)
         directory = self.path_of(partition)
         is_new = False

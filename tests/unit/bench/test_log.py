@@ -104,10 +104,26 @@ def test_the_table_has_every_part(capsys, tmp_path, c_limits):
     flags = ["--repeat", "2", "--peers", "--directory", str(tmp_path), "--only", "columns", "reopen"]
     assert log.run(_arguments(*flags)) == 0
     out = capsys.readouterr().out
-    assert "C loop: append_columns" in out
+    lines = out.splitlines()
+    at = lines.index("append_columns")
+    assert [line.split("  ")[1] for line in lines[at + 1 : at + 3]] == ["logcore", "C loop"]
     assert "≥ 0.7" in out
-    assert "5 segments opened in" in out
-    assert "1 .log, 2 index" in out
+    assert "a log of 5 segments opened in" in out
+    assert "1 .log and 2 index files" in out
+
+
+def test_a_table_fits_a_terminal_of_80_columns_and_marks_what_is_missed():
+    results = [
+        {"section": "points", "operation": bar.ours, "by": by, "records_per_second": 123456789.0,
+         "megabytes_per_second": 12345.6, "spread": 1.25, "cpu": 1.0}
+        for bar in log.log_bars.BARS for by in ("logcore", "write(2), pread(2)")
+    ]  # fmt: skip
+    verdicts = [log.log_bars.LogVerdict(bar, ratio) for bar in log.log_bars.BARS for ratio in (0.01, 1.0, 99.9)]
+    bars = [log._verdict(verdict) for verdict in verdicts]
+    text = log._bars_text(bars)
+    for line in (*log._results_text(results).splitlines(), *text.splitlines(), *log.GOALS.splitlines()):
+        assert len(line) <= 80
+    assert [line.endswith("!") for line in text.splitlines()[2:]] == [not bar["is_met"] for bar in bars]
 
 
 @pytest.mark.parametrize("flags", [["--seconds", "-1"], ["--seconds", "nan"], ["--repeat", "0"]])

@@ -23,7 +23,7 @@ def test_the_demo_goes_through_all_its_stations(capsys, monkeypatch, c_limits):
     stations = [
         "Append 0.0 million",
         "Kill a writer",
-        "logcore verify killed-0",
+        "logcore verify killed",
         "Read by offset",
         "Ask DuckDB",
         "Ask polars",

@@ -123,6 +123,21 @@ def test_a_closed_stdout_is_one_typed_line(arguments, segment):
     assert done.returncode == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "O_DIRECT"), reason="needs pipes that keep writes apart")
+def test_an_unbuffered_python_writes_no_record_by_itself(tmp_path):
+    with logcore.open_log(tmp_path / "orders-0") as log:
+        log.append([(b"k", b"v")] * 3)
+    for flags in ([], ["--json"], ["--key-separator", ":"]):
+        reading, writing = os.pipe2(os.O_DIRECT)
+        try:
+            command = [sys.executable, "-u", "-m", "logcore", "cat", tmp_path / "orders-0", *flags]
+            subprocess.run(command, stdout=writing, check=True, timeout=60)
+            assert os.read(reading, 4096).count(b"\n") == 3
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+
 @pytest.mark.parametrize("line", ["2>&-", pytest.param("2>/dev/full", marks=NEEDS_FULL)])
 def test_without_a_stderr_the_exit_code_and_the_output_are_the_same(line, segment):
     assert shell(line, "-m", "logcore", "dump", "missing").returncode == 2

@@ -428,3 +428,12 @@ def test_any_bytes_are_dumped_or_are_damage(tmp_path: Path, capsys: pytest.Captu
         assert status in (0, 1)
         assert (status == 1) == ("logcore: Corrupt" in printed.err)
         assert printed.out.replace("\n", "").isprintable()
+
+
+def test_a_log_root_in_place_of_a_partition_is_told_with_what_is_in_it(
+    orders: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(orders.parent)
+    for command in (["cat"], ["compact"], ["retain"], ["export", "--to", "x.jsonl"], ["append"]):
+        assert main([*command, root]) == 2
+        assert capsys.readouterr().err.endswith(": got a log root, wanted one of its partitions: orders-0\n")

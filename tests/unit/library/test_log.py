@@ -127,6 +127,12 @@ def test_log_append_time_is_the_clocks(path: Path) -> None:
         assert next(log.read(2)).timestamp == NOW
 
 
+def test_a_record_without_a_timestamp_gets_the_clocks_however_it_is_made(path: Path) -> None:
+    with small(path) as log:
+        log.append([(b"k", b"v"), (b"k", b"v", None), logcore.Record(key=b"k", value=b"v"), (b"k", b"v", -1)])
+        assert [record.timestamp for record in log.read(0)] == [NOW, NOW, NOW, -1], "-1 in a tuple is meant"
+
+
 def test_a_retried_batch_is_answered_with_its_offsets_and_a_gap_is_refused(path: Path) -> None:
     with small(path) as log:
         log.append(ROWS[:5])
@@ -191,6 +197,14 @@ def test_offsets_out_of_range_are_refused_with_the_range(path: Path) -> None:
         assert values(log.read(40)) == [b"v%d" % n for n in range(40, 100)]
         assert log.delete_records(-1) == 100
         assert len(log.segments) == 1
+
+
+def test_a_read_begins_at_the_log_start_unless_told(path: Path) -> None:
+    with small(path) as log:
+        log.append(ROWS)
+        log.delete_records(7)
+        assert [record.offset for record in log.read()] == list(range(7, 100))
+        assert [offset for columns in log.read_columns() for offset in columns.offset.tolist()] == list(range(7, 100))
 
 
 def test_records_are_found_by_time(path: Path) -> None:

@@ -49,6 +49,23 @@ def test_topics_are_made_appended_to_by_key_and_deleted(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["a.b_c-d-0", "orders-0"]
 
 
+def test_a_flush_of_a_root_flushes_every_open_log(tmp_path: Path) -> None:
+    with opened(tmp_path) as root:
+        root.create_topic("orders", 3)
+        root.append("orders", [(b"key-%d" % n, b"v") for n in range(100)])
+        root.log("orders", 2).close()
+        root.flush()
+        for number in (0, 1):
+            log = root.log("orders", number)
+            assert log.flush() == log.log_end_offset
+        root.checkpoint()
+        text = (tmp_path / "recovery-point-offset-checkpoint").read_text("ascii")
+        ends = [root.log("orders", number).log_end_offset for number in range(3)]
+        assert sorted(text.splitlines()[2:]) == [f"orders {number} {end}" for number, end in enumerate(ends)]
+    with pytest.raises(UsageError, match="wanted none after close"):
+        root.flush()
+
+
 def test_a_root_that_is_opened_again_has_what_it_had_and_needs_no_repair(tmp_path: Path) -> None:
     with opened(tmp_path, config={"compression.type": "lz4"}) as root:
         root.create_topic("orders", 2, config={"internal.segment.bytes": 1000})

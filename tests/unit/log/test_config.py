@@ -11,7 +11,7 @@ import pytest
 from logcore import Record, encode_batch
 from logcore._validate import validate
 from logcore.errors import UsageError, UsageTypeError
-from logcore.log.config import SETTINGS, Compression, LogConfig
+from logcore.log.config import BROKER_NAMES, SETTINGS, Compression, LogConfig
 from tests.helpers import GOLDEN, golden_lines
 
 LONG_MAX = 2**63 - 1
@@ -285,16 +285,30 @@ def test_an_unknown_name_is_told_with_the_nearest_known_one():
     for unknown, near in (
         ("segment.byte", "segment.bytes"),
         ("segment_bytes", "segment.bytes"),
-        ("log.segment.bytes", "segment.bytes"),
         ("SEGMENT.BYTES", None),
         ("message.timestamp.difference.max.ms", "message.timestamp.after.max.ms"),
         ("", None),
     ):
         with pytest.raises(
-            UsageError, match=f"^{unknown}, log config: got an unknown name, wanted .*nearest"
+            UsageError, match=f"^{unknown}, log config: got an unknown name, wanted one of Kafka's for topics"
         ) as caught:
             LogConfig.of({"segment.ms": 5, unknown: 5})
-        assert near is None or str(caught.value).endswith(f"the nearest is {near}")
+        assert str(caught.value).endswith("for topics" if near is None else f"the nearest is {near}")
+
+
+def test_a_brokers_name_is_told_with_the_topics():
+    for given, wanted in BROKER_NAMES.items():
+        assert given not in SETTINGS
+        with pytest.raises(
+            UsageError, match=f"^{given}, log config: got a broker's name, wanted the topic's, {wanted}$"
+        ):
+            LogConfig.of({given: 5})
+        assert wanted in SETTINGS
+
+
+def test_a_wrong_list_is_told_as_it_was_written():
+    with pytest.raises(UsageError, match=r"^cleanup\.policy, log config: got 'compacted', wanted"):
+        LogConfig.of({"cleanup.policy": "compacted"})
 
 
 def test_what_is_no_mapping_of_names_is_refused():
