@@ -17,7 +17,8 @@ from logcore.cli.command import count_from
 
 DESCRIPTION = """\
 Compact a partition: of each key only the latest record stays. A record with a key and no value deletes the key;
-it goes itself delete.retention.ms after the compaction that met it first. Records keep their offsets.
+it goes itself delete.retention.ms after the compaction that met it first. A record without a key is dropped: a log
+that is to be compacted cannot have any. Records keep their offsets.
 
 The active segment, open transactions and what is younger than min.compaction.lag.ms are not touched. The log root is
 locked meanwhile. A crash leaves the log as it was, or compacted.

@@ -12,7 +12,7 @@ import logcore
 from logcore.errors import InvalidTimestampError, LogcoreError, MessageTooLargeError, UsageError
 from logcore.log.compaction import SLOT_BYTES
 from tests.compacted import NOW, Clock, a_pass, batches, core_of, produce, put
-from tests.unit.log.test_config import BROKER_CONFIGS, HONOURED
+from tests.unit.log.test_config import BROKER_CONFIGS, HONOURED, KEPT
 
 TEXT = [(b"k", b"all work and no play makes jack a dull boy %d" % (n * n), NOW) for n in range(2000)]
 
@@ -181,6 +181,11 @@ EFFECTS: dict[str, Effect] = {
 
 def test_every_setting_that_is_honoured_is_here() -> None:
     assert set(EFFECTS) == set(HONOURED) | set(BROKER_CONFIGS)
+
+
+def test_what_is_accepted_without_effect_is_named_in_the_documents() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "library.md").read_text()
+    assert [name for name in (*KEPT, *BROKER_CONFIGS) if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("name", EFFECTS)
