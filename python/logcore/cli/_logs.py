@@ -10,14 +10,17 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from logcore import Log, OffsetAndTimestamp, Record, StorageError, UsageError, open_log
+from logcore import Log, LogcoreError, OffsetAndTimestamp, Record, StorageError, UsageError, open_log
 from logcore.cli._printers import json_bytes, json_name
+from logcore.cli._progress import Progress
 from logcore.library.directories import partition_of
+from logcore.log.checkpoints import read_offsets
 from logcore.log.disk import SYSTEM_DISK
+from logcore.log.names import LOG, RECOVERY_CHECKPOINT, file_name, parse_directory, parse_file_name
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 EARLIEST, LATEST = "earliest", "latest"
@@ -158,6 +161,36 @@ def check_directory(path: str) -> str:
     directory = check_exists(path)
     partition_of(directory)
     return directory
+
+
+def open_to_write(path: str, config: Mapping[str, str], clock: Callable[[], int]) -> Log:
+    """A log, under its root's lock. Recovery after a crash reads segments, and draws how far it has come."""
+    progress = Progress(_bytes_to_recover(os.path.abspath(path)))
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        progress.update(done)
+
+    try:
+        return open_log(path, config=config, clock=clock, progress=advance)
+    finally:
+        progress.clear()
+
+
+def _bytes_to_recover(directory: str) -> int | None:
+    """About how much recovery reads: the segments from that of the recovery point on."""
+    root, name = os.path.split(directory)
+    try:
+        point = read_offsets(SYSTEM_DISK, f"{root}/{RECOVERY_CHECKPOINT}").get(parse_directory(name)[0], 0)
+        files = [file for file in map(parse_file_name, SYSTEM_DISK.list(directory)) if file and file.kind == LOG]
+    except LogcoreError:
+        return None  # There is no log yet. What else may be wrong, opening it says.
+    bases = [file.offset for file in files if not file.suffix]
+    first = max((base for base in bases if base < point), default=0)
+    found = [SYSTEM_DISK.status(f"{directory}/{file_name(base, LOG)}") for base in bases if base >= first]
+    return sum(status.size for status in found if status is not None)
 
 
 def open_to_read(path: str) -> Log:

@@ -13,7 +13,10 @@ _WIDTH = 30
 class Progress:
     """How far one has come in `total` bytes, or records (None: not known). Draws nothing where nobody would see it.
 
-    It is shown if stderr is a terminal and stdout is not: on the same terminal the output itself is the progress.
+    It is shown if stderr is a terminal.
+
+    beside_output: the output comes as the work goes on. On the same terminal it is the progress itself, and nothing
+        else is shown
     """
 
     def __init__(
@@ -23,12 +26,15 @@ class Progress:
         out: TextIO | None = None,
         is_shown: bool | None = None,
         unit: str = "bytes",
+        beside_output: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total = total
         self._unit = unit
         self._out = sys.stderr if out is None else out
-        self._is_shown = (sys.stderr.isatty() and not sys.stdout.isatty()) if is_shown is None else is_shown
+        if is_shown is None:
+            is_shown = sys.stderr.isatty() and not (beside_output and sys.stdout.isatty())
+        self._is_shown = is_shown
         self._clock = clock
         self._next = clock() + _SECONDS_BEFORE_FIRST
         self._is_drawn = False

@@ -6,8 +6,16 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from logcore import AppendResult, Log, UsageError, open_log
-from logcore.cli._logs import add_partition, add_settings, clock_of, print_fields, print_json, record_from
+from logcore import AppendResult, Log, UsageError
+from logcore.cli._logs import (
+    add_partition,
+    add_settings,
+    clock_of,
+    open_to_write,
+    print_fields,
+    print_json,
+    record_from,
+)
 from logcore.cli._progress import Progress
 from logcore.cli._reader import Source, open_source
 from logcore.cli.command import count_from
@@ -78,10 +86,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--key-separator", got="nothing", wanted="a text")
     with (
         open_source(args.file) as source,
-        open_log(args.directory, config=dict(args.set), clock=clock_of(args)) as log,
+        open_to_write(args.directory, dict(args.set), clock_of(args)) as log,
     ):
         appender = Appender(log, args)
-        progress = Progress(source.size_in_bytes)
+        # Who types the lines needs no bar.
+        progress = Progress(source.size_in_bytes, beside_output=source.size_in_bytes is None)
         try:
             for records, done in batches(source, args):
                 appender.append(records)

@@ -3,8 +3,15 @@
 import argparse
 from dataclasses import asdict
 
-from logcore import open_log
-from logcore.cli._logs import add_partition, add_settings, check_directory, clock_of, print_fields, print_json
+from logcore.cli._logs import (
+    add_partition,
+    add_settings,
+    check_directory,
+    clock_of,
+    open_to_write,
+    print_fields,
+    print_json,
+)
 from logcore.cli._progress import Progress
 from logcore.cli.command import count_from, tell
 
@@ -50,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     directory = check_directory(args.directory)
     progress = Progress(None)
     config = {"cleanup.policy": "compact", **dict(args.set)}
-    with open_log(directory, config=config, clock=clock_of(args)) as log:
+    with open_to_write(directory, config, clock_of(args)) as log:
         before = log.size_in_bytes
         if args.roll:
             log.roll()

@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
                 raise UsageError(flag, where=args.file, got="another file", wanted="one of batches, such as a .log")
         return dump_other(args.file, is_json=args.json, limit=args.limit)
     with open_source(args.file, args.position) as source:
-        progress = Progress(source.size_in_bytes)
+        progress = Progress(source.size_in_bytes, beside_output=True)
         printer: Printer
         if args.json:
             printer = JsonPrinter(before_tell=progress.clear)

@@ -2,8 +2,15 @@
 
 import argparse
 
-from logcore import open_log
-from logcore.cli._logs import add_partition, add_settings, check_directory, clock_of, print_fields, print_json
+from logcore.cli._logs import (
+    add_partition,
+    add_settings,
+    check_directory,
+    clock_of,
+    open_to_write,
+    print_fields,
+    print_json,
+)
 
 DESCRIPTION = """\
 Delete the segments of a partition that its retention lets go: those older than retention.ms, those beyond
@@ -40,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Apply retention to `args.directory`."""
     directory = check_directory(args.directory)
-    with open_log(directory, config=dict(args.set), clock=clock_of(args)) as log:
+    with open_to_write(directory, dict(args.set), clock_of(args)) as log:
         before, start = log.size_in_bytes, log.log_start_offset
         deleted = log.retain(args.now_ms)
         fields: dict[str, object] = {

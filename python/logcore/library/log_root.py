@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 
@@ -141,10 +141,19 @@ class LogRoot:
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
-    def log(self, topic: str, partition: int = 0, *, create: bool = False, config: Config | None = None) -> Log:
+    def log(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        create: bool = False,
+        config: Config | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Log:
         """The log of a partition, opened the first time it is asked for.
 
         config: settings beside those of the root, the first time
+        progress: as in open_log(): told how many bytes more recovery has read
         UnknownTopicOrPartitionError if there is none, and not create
         """
         check_topic(topic)
@@ -163,7 +172,14 @@ class LogRoot:
                     raise UnknownTopicOrPartitionError(f"partition {key}: got none in {self._path}, wanted one")
                 log = open_read_only(self._path, key, settings, self._clock)
             else:
-                log = open_shared(self._writable(), key, settings, create=create, on_close=partial(self._forget, key))
+                log = open_shared(
+                    self._writable(),
+                    key,
+                    settings,
+                    create=create,
+                    on_close=partial(self._forget, key),
+                    progress=progress,
+                )
             self._logs[key] = log
             return log
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import subprocess
@@ -59,6 +60,32 @@ def indexes(directory: Path) -> dict[str, bytes]:
 # --- every command -------------------------------------------------------------------------------------------------
 
 COMMANDS = ["verify", "cat", "append", "compact", "retain", "export"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("command", ["append", "compact", "retain", "verify", "verify --repair"])
+def test_long_work_draws_a_bar_and_so_does_the_recovery_before_it(
+    command: str, orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal that shows the result too. The bar is gone when that is printed."""
+    monkeypatch.setattr("logcore.cli._progress._SECONDS_BEFORE_FIRST", 0.0)
+    monkeypatch.setattr("logcore.cli._progress._SECONDS_BETWEEN", 0.0)
+    (orders.parent / ".kafka_cleanshutdown").unlink()
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    name, *flags = command.split()
+    arguments = [name, str(orders), *flags, *([os.devnull] if name == "append" else [])]
+    with contextlib.suppress(SystemExit):
+        main(arguments)
+    shown = terminal.getvalue()
+    assert shown.startswith("\r\x1b[K"), shown
+    assert "100% [##############################]" in shown
+    assert not shown.splitlines()[-1].endswith("]"), shown
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -56,20 +56,21 @@ def test_nobody_looking_means_nothing_drawn():
     assert out.getvalue() == ""
 
 
-def test_it_is_shown_on_a_terminal_whose_output_goes_elsewhere(monkeypatch):
+def test_it_is_shown_on_a_terminal_that_does_not_show_the_output_as_it_comes(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    for stdout, stderr, shown in (
-        (io.StringIO(), Terminal(), True),
-        (Terminal(), Terminal(), False),
-        (io.StringIO(), io.StringIO(), False),
+    for stdout, stderr, beside_output, shown in (
+        (io.StringIO(), Terminal(), True, True),
+        (Terminal(), Terminal(), True, False),
+        (Terminal(), Terminal(), False, True),
+        (io.StringIO(), io.StringIO(), False, False),
     ):
         monkeypatch.setattr("sys.stdout", stdout)
         monkeypatch.setattr("sys.stderr", stderr)
         clock = Clock()
-        progress = Progress(1000, clock=clock)
+        progress = Progress(1000, beside_output=beside_output, clock=clock)
         clock.now = 5.0
         progress.update(500)
         assert bool(stderr.getvalue()) == shown

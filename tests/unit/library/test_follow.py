@@ -7,6 +7,7 @@ import itertools
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 import logcore
 from logcore.errors import LogTruncatedError, OffsetOutOfRangeError
+from logcore.library import following
 
 WRITER = """if True:
     import logcore, sys
@@ -125,6 +127,51 @@ def test_followers_in_other_processes_see_every_record(path: Path) -> None:
             assert len(log.segments) > 1
         writer.stdin.close()
         assert writer.wait() == 0
+
+
+def test_a_follower_is_woken_by_an_append_and_does_not_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the process: without a timeout it would sleep for ever."""
+    with logcore.open_log(path) as log:
+        waiting, waits = threading.Event(), []
+        wait = following.Growth.wait
+
+        def noted(growth: following.Growth, has_grown: Callable[[], bool], seconds: float | None) -> bool:
+            waits.append(seconds)
+            waiting.set()
+            return wait(growth, has_grown, seconds)
+
+        monkeypatch.setattr(following.Growth, "wait", noted)
+        found: list[int] = []
+        thread = threading.Thread(target=lambda: found.extend(itertools.islice((r.offset for r in log.follow(0)), 3)))
+        thread.start()
+        for _ in range(3):
+            assert waiting.wait(30)
+            waiting.clear()
+            log.append([(None, b"x")])
+        thread.join(30)
+        assert found == [0, 1, 2]
+        assert waits == [None] * 3
+
+
+def test_a_follower_in_another_process_looks_often(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a millisecond, and never after more than 20: that is how late it can be."""
+    pauses: list[float] = []
+    count = 12
+
+    def noted(growth: following.Growth, has_grown: Callable[[], bool], seconds: float | None) -> bool:
+        assert seconds is not None
+        pauses.append(seconds)
+        if len(pauses) % count == 0:
+            log.append([(None, b"x")])
+        return False
+
+    with logcore.open_log(path) as log, logcore.open_log(path, read_only=True) as reader:
+        monkeypatch.setattr(following.Growth, "wait", noted)
+        assert [record.offset for record in itertools.islice(reader.follow(0), 2)] == [0, 1]
+    assert pauses[:count] == pauses[count:]
+    assert pauses[0] == 0.001
+    assert max(pauses) == 0.020
+    assert sum(pauses[:6]) < 0.06
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -344,6 +345,39 @@ def test_threads_append_and_read_at_once_without_loss(path: Path) -> None:
         assert sorted(found) == [(number, n) for number in range(4) for n in range(100)]
         for number in range(4):
             assert [n for who, n in found if who == number] == list(range(100))
+
+
+def test_threads_that_read_may_take_each_others_segments(path: Path) -> None:
+    """Few segments are kept open, so each of these threads lets go of files that the others are just using."""
+    with small(path, internal_segment_bytes=400, index_interval_bytes=0) as log:
+        for n in range(60):
+            log.append([(b"k", b"%d" % n * 50, NOW + n)])
+        assert len(log.segments) > 20
+    interval = sys.getswitchinterval()
+    with small(path, internal_segment_bytes=400, index_interval_bytes=0) as log:
+        log._core.opened._count_max = 1
+        failures: list[BaseException] = []
+
+        def read(number: int) -> None:
+            try:
+                for offset in random.Random(number).sample(range(60), 30):
+                    found = [record.offset for record in log.read(offset, isolation="read_committed")]
+                    assert found == list(range(offset, 60))
+                    assert sum(map(len, log.read_columns(offset, isolation="read_committed"))) == 60 - offset
+                    assert log.offset_for_timestamp(NOW + offset).offset == offset
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+        sys.setswitchinterval(1e-5)
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(interval)
+        assert not failures
 
 
 def test_threads_that_flush_together_share_a_sync(path: Path) -> None:

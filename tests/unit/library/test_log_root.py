@@ -165,3 +165,19 @@ def test_a_checkpoint_lets_recovery_begin_later(tmp_path: Path) -> None:
         assert not log.recovery.was_clean
         assert log.recovery.segments_read <= 2
         assert log.log_end_offset == 105
+
+
+def test_recovery_tells_how_far_it_has_come(tmp_path: Path) -> None:
+    with opened(tmp_path, config={"internal.segment.bytes": 2000}) as root:
+        root.create_topic("orders", 2)
+        for _ in range(20):
+            root.append("orders", [(b"%d" % n, b"x" * 50) for n in range(20)])
+        sizes = [root.log("orders", number).size_in_bytes for number in range(2)]
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    with opened(tmp_path, config={"internal.segment.bytes": 2000}) as root:
+        for number, size in enumerate(sizes):
+            told: list[int] = []
+            log = root.log("orders", number, progress=told.append)
+            assert log.recovery.bytes_read == sum(told) >= size
+            assert len(told) >= len(log.segments) > 1
