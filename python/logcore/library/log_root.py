@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -115,17 +115,18 @@ class LogRoot:
 
     def delete_topic(self, topic: str) -> None:
         """Delete all partitions of a topic, for good."""
-        with self._lock:
-            shared = self._writable()
-            numbers = self.partitions(topic)
-            if not numbers:
-                raise UnknownTopicOrPartitionError(f"topic {topic!r}: got no partition in {self._path}, wanted one")
-            for number in numbers:
-                partition = TopicPartition(topic, number)
-                if partition in self._logs:
-                    self._logs[partition].close()
-                with shared.lock:
-                    shared.root.delete(partition)
+        shared = self._writable()
+        numbers = self.partitions(topic)
+        if not numbers:
+            raise UnknownTopicOrPartitionError(f"topic {topic!r}: got no partition in {self._path}, wanted one")
+        for number in numbers:
+            partition = TopicPartition(topic, number)
+            with self._lock:
+                known = self._logs.get(partition)
+            if known is not None:
+                known.close()  # Without our lock: who closes a log, or is told of its compaction, may want it.
+            with self._lock, shared.lock:
+                shared.root.delete(partition)
 
     def _settings(self, config: Config | None) -> LogConfig:
         return self._config if config is None else self._config.with_changes(config)
@@ -142,7 +143,7 @@ class LogRoot:
             self._check_open()
             key = TopicPartition(check_topic(topic), partition)
             known = self._logs.get(key)
-            if known is not None:
+            if known is not None and not known.closed:
                 return known
             settings = self._settings(config)
             if self._shared is None:
@@ -155,8 +156,11 @@ class LogRoot:
             return log
 
     def _forget(self, partition: TopicPartition) -> None:
+        """A log of it was closed; another one may have been opened since."""
         with self._lock:
-            self._logs.pop(partition, None)
+            known = self._logs.get(partition)
+            if known is not None and known.closed:
+                del self._logs[partition]
 
     def append(
         self, topic: str, records: Iterable[Any], *, compression: str | None = None, timestamp_type: str | None = None
@@ -186,14 +190,22 @@ class LogRoot:
     # --- time, and the end ------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what time drives in every open log, and write the checkpoints if a minute has passed."""
+        """Do what time drives in every open log, and write the checkpoints if a minute has passed.
+
+        A log that fails does not keep the others from it; the first failure is raised.
+        """
         shared = self._writable()
+        failures = self._failures(Log._tick_if_open)
+        if self._clock() - shared.root.checkpointed_ms >= 60_000:
+            failures += _failure_of(self.checkpoint)
+        if failures:
+            raise failures[0]
+
+    def _failures(self, work: Callable[[Log], None]) -> list[LogcoreError]:
+        """Do something with every open log. One that fails does not keep the others from it."""
         with self._lock:
             logs = list(self._logs.values())
-        for log in logs:
-            log._tick_if_open()
-        if self._clock() - shared.root.checkpointed_ms >= 60_000:
-            self.checkpoint()
+        return [error for log in logs for error in _failure_of(partial(work, log))]
 
     def checkpoint(self) -> None:
         """Write down up to where each log is on the disk, so that less has to be read after a crash."""
@@ -207,15 +219,7 @@ class LogRoot:
 
         A log that fails does not keep the others from it; the first failure is raised.
         """
-        self.tick()
-        with self._lock:
-            logs = list(self._logs.values())
-        failures: list[LogcoreError] = []
-        for log in logs:
-            try:
-                log._maintain_if_open()
-            except LogcoreError as error:
-                failures.append(error)
+        failures = _failure_of(self.tick) + self._failures(Log._maintain_if_open)
         if failures:
             raise failures[0]
 
@@ -225,16 +229,18 @@ class LogRoot:
             if self._is_closed:
                 return
             self._is_closed = True
-        if self._background is not None:
-            self._background.stop()
         failures: list[LogcoreError] = []
-        for log in list(self._logs.values()):
-            try:
-                log.close()
-            except LogcoreError as error:
-                failures.append(error)
-        if self._shared is not None:
-            self._shared.leave()
+        try:
+            if self._background is not None:
+                self._background.stop()
+            for log in list(self._logs.values()):
+                try:
+                    log.close()
+                except LogcoreError as error:
+                    failures.append(error)
+        finally:
+            if self._shared is not None:
+                self._shared.leave()
         if failures:
             raise failures[0]
 
@@ -249,6 +255,14 @@ class LogRoot:
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{len(self._logs)} logs open{', read only' * self.read_only}"
         return f"LogRoot({self._path!r}, {state})"
+
+
+def _failure_of(work: Callable[[], None]) -> list[LogcoreError]:
+    try:
+        work()
+    except LogcoreError as error:
+        return [error]
+    return []
 
 
 def open_root(
