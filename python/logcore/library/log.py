@@ -291,9 +291,8 @@ class Log:
     def _append(self, append: Callable[..., Any], what: object, /, **options: Any) -> Any:
         core = self._writable()
         now_ms = self._clock()
-        result = append(core, what, now_ms=now_ms, **options)
-        core.tick(now_ms)
-        return result
+        core.tick(now_ms)  # Before: if it fails, the append has not been done.
+        return append(core, what, now_ms=now_ms, **options)
 
     def flush(self) -> int:
         """Make all that was appended survive the death of the machine; returns the offset up to which it does.

@@ -11,14 +11,23 @@ What the writer does meanwhile:
     retention           segments vanish: reading there is out of range
     compaction          a segment is replaced: what is open goes on, what is opened later is the new one. Offsets tell
                         what was read already, so nothing comes twice
+    deletes the topic   the directory is gone; if another topic of that name is made, its id is another one
     truncation          the log is shorter, or goes on in a new leader epoch that begins before what was read: that is
                         LogTruncatedError for who has read it (KIP-320)
 """
 
 import errno
+from collections.abc import Callable
 
 from logcore._index import OffsetIndex, TimeIndex
-from logcore.errors import CorruptBatch, CorruptCheckpoint, LogTruncatedError, OffsetOutOfRangeError, StorageError
+from logcore.errors import (
+    CorruptBatch,
+    CorruptCheckpoint,
+    InconsistentTopicIdError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 
 from .checkpoints import EpochEntry, read_epochs, read_offsets
 from .config import LogConfig
@@ -49,21 +58,35 @@ LISTINGS_MAX = 100  # how often a directory is listed anew because a file of it 
 class ReadOnlySegment(Segment):
     """A segment whose indexes are read into memory, as far as they are written."""
 
-    __slots__ = ()
+    __slots__ = ("check_topic",)
+
+    check_topic: Callable[[], None]  # raises if the topic was deleted, and what has its name is another one
+
+    def _note_opened(self) -> None:
+        try:
+            self.check_topic()  # Now that the file is open: a new topic has its id before it has a segment.
+            status = self.disk.status(self.path)
+        except BaseException:
+            self.release()
+            raise
+        self.inode = None if status is None else status.inode
+        super()._note_opened()
 
     @property
     def offset_index(self) -> OffsetIndex:
         """To look positions up, as it was when it was first asked for."""
-        if self._offset_index is None:
-            self._offset_index = OffsetIndex(self._entries(INDEX, 8, 4), self.base_offset)
-        return self._offset_index
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex(self._entries(INDEX, 8, 4), self.base_offset)
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
         """To look times up, likewise."""
-        if self._time_index is None:
-            self._time_index = TimeIndex(self._entries(TIME_INDEX, 12, 0), self.base_offset)
-        return self._time_index
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex(self._entries(TIME_INDEX, 12, 0), self.base_offset)
+        return index
 
     def _entries(self, kind: str, entry_bytes: int, field: int) -> bytes:
         """The entries of an index file; the rest of it is zeros. A used entry has a `field` that is not 0."""
@@ -184,7 +207,7 @@ class ReadOnlyLog:
 
     def _segment(self, base_offset: int, suffix: str, *, is_last: bool = False) -> Segment:
         # The last one stays open: the end that is known is one of this very file.
-        return ReadOnlySegment(
+        segment = ReadOnlySegment(
             self.disk,
             self.directory,
             base_offset,
@@ -194,6 +217,16 @@ class ReadOnlyLog:
             is_writable=False,
             opened=None if is_last else self._opened,
         )
+        segment.check_topic = self._check_topic
+        return segment
+
+    def _check_topic(self) -> None:
+        found = read_partition_metadata(self.disk, f"{self.directory}/{PARTITION_METADATA}")
+        if found is not None and self.topic_id is not None and found != self.topic_id:
+            raise InconsistentTopicIdError(
+                f"read of {self.partition}: got topic id {found}, wanted {self.topic_id}: "
+                "the topic was deleted, and another one has its name"
+            )
 
     def _list(self) -> dict[int, str]:
         """The segments: base offset -> suffix of its files.

@@ -96,6 +96,8 @@ class Segment:
         "disk",
         "first_timestamp",
         "inode",
+        "is_closed",
+        "is_deleted",
         "is_index_damaged",
         "is_log_dirty",
         "is_writable",
@@ -137,6 +139,7 @@ class Segment:
         self.max_position: tuple[int, int] | None = None  # largest timestamp, offset; None: ask the time index
         self.first_timestamp: int | None = None  # of the first batch; None: not looked up yet
         self.inode: int | None = None  # of the open .log, beside a writer who may replace it
+        self.is_closed = self.is_deleted = False  # Its files are not opened again: by then others may have the names.
         self.is_index_damaged = False  # an index was found to be unusable
         self.is_log_dirty = False  # has bytes that were not synced
         self._are_indexes_dirty = False
@@ -163,18 +166,26 @@ class Segment:
     @property
     def log(self) -> BatchFile:
         """The batches; opens the file."""
-        if self._log is None:
+        log = self._log  # A thread that opens others may let go of it at any time.
+        if log is None:
+            self._check_open()
             file = self.disk.open(self.path, is_writable=self.is_writable)
             if file.size > POSITION_MAX:
                 file.close()
                 raise StorageError("open a segment", errno=errno.EFBIG, path=self.path)
-            self._log = BatchFile(file)
-            if not self.is_writable:
-                status = self.disk.status(self.path)
-                self.inode = None if status is None else status.inode
-            if self.opened is not None:
-                self.opened.note(self)
-        return self._log
+            log = self._log = BatchFile(file)
+            self._note_opened()
+        return log
+
+    def _note_opened(self) -> None:
+        if self.opened is not None:
+            self.opened.note(self)
+
+    def _check_open(self) -> None:
+        if self.is_deleted:
+            raise StorageError("open", errno=errno.ENOENT, path=self.path)
+        if self.is_closed:
+            raise UsageError("segment", where=self.path, got="a call", wanted="none after close()")
 
     @property
     def file(self) -> DiskFile:
@@ -197,8 +208,9 @@ class Segment:
     @property
     def size(self) -> int:
         """Bytes of batches; does not open the file for it."""
-        if self._log is not None:
-            size: int = self._log.file.size
+        log = self._log
+        if log is not None:
+            size: int = log.file.size
             return size
         status = self.disk.status(self.path)
         return 0 if status is None else status.size
@@ -225,37 +237,50 @@ class Segment:
     @property
     def offset_index(self) -> OffsetIndex:
         """To look positions up. Empty if there is no usable file: then the log is searched from its beginning."""
-        if self._offset_index is None:
-            self._offset_index = OffsetIndex(b"", self.base_offset)
+        index = self._offset_index
+        if index is None:
+            self._check_open()
             if self._has(INDEX):
                 index = OffsetIndex(self.disk.map(self.path_of(INDEX), 0), self.base_offset)
                 try:
                     index.check()
-                    self._offset_index = index
                 except CorruptIndex:
                     self.is_index_damaged = True
                     index.close()
-        return self._offset_index
+                    index = None
+            if index is None:
+                index = OffsetIndex(b"", self.base_offset)
+            self._offset_index = index
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
         """To look times up; empty if there is no usable file."""
-        if self._time_index is None:
-            self._time_index = TimeIndex(b"", self.base_offset)
+        index = self._time_index
+        if index is None:
+            self._check_open()
             if self._has(TIME_INDEX):
                 index = TimeIndex(self.disk.map(self.path_of(TIME_INDEX), 0), self.base_offset)
                 try:
                     index.check()
-                    self._time_index = index
                 except CorruptIndex:
                     self.is_index_damaged = True
                     index.close()
-        return self._time_index
+                    index = None
+            if index is None:
+                index = TimeIndex(b"", self.base_offset)
+            self._time_index = index
+        return index
 
     @property
     def index_size_in_bytes(self) -> tuple[int, int]:
         """Of the entries of both indexes: what a compaction adds up."""
-        return self.offset_index.size_in_bytes, self.time_index.size_in_bytes
+        sizes = self.offset_index.size_in_bytes, self.time_index.size_in_bytes
+        if self._log is None:
+            self._offset_index = self._time_index = (
+                None  # a compaction asks every segment, and none is to keep files open for it
+            )
+        return sizes
 
     # --- what is in it ----------------------------------------------------------------------------------------------
 
@@ -302,12 +327,13 @@ class Segment:
         """The largest timestamp, and the last offset of the first batch that has it; (-1, base offset) if none has."""
         if self._indexer is not None:
             return self._indexer.max_timestamp, self._indexer.max_timestamp_offset
-        if self.max_position is None:
+        found = self.max_position
+        if found is None:
             timestamp, offset = self.time_index.last_entry
-            self.max_position = (timestamp, offset)
+            found = self.max_position = (timestamp, offset)
             if self._log is None:
                 self._time_index = None  # Every segment of a log may be asked, and is to keep no file open for it.
-        return self.max_position
+        return found
 
     @property
     def largest_timestamp(self) -> int:
@@ -367,9 +393,10 @@ class Segment:
             room = self.config.segment_index_bytes
             offsets = self.disk.map(self.path_of(INDEX), room, is_writable=True)
             times = self.disk.map(self.path_of(TIME_INDEX), room, is_writable=True)
-            count = 0 if offsets.is_new else None
+            # One that was left by a call which failed or was interrupted here has its length, and no entries.
+            count = 0 if offsets.is_new or not self._has(INDEX) else None
             self._offset_index = OffsetIndex(offsets, self.base_offset, entry_count=count, is_writable=True)
-            count = 0 if times.is_new else None
+            count = 0 if times.is_new or not self._has(TIME_INDEX) else None
             self._time_index = TimeIndex(times, self.base_offset, entry_count=count, is_writable=True)
             if self._kinds is not None:
                 self._kinds |= {INDEX, TIME_INDEX}
@@ -529,6 +556,7 @@ class Segment:
     def delete(self) -> None:
         """Remove its files. What is missing is no error. Whoever still reads them can go on."""
         self.release()
+        self.is_deleted = True
         self.transactions.delete()
         for kind in (LOG, INDEX, TIME_INDEX):
             self.disk.unlink(self.path_of(kind))
@@ -552,6 +580,7 @@ class Segment:
             if index is not None:
                 index.close()
         self.release()
+        self.is_closed = True
 
     def check_invariants(self) -> None:
         """Walk both indexes, and compare the last entry with the log."""

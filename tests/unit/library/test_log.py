@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -9,11 +10,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logcore
 from logcore.errors import (
+    InconsistentTopicIdError,
     InvalidTimestampError,
     LockedError,
     LogTruncatedError,
@@ -23,6 +26,7 @@ from logcore.errors import (
     StorageError,
     UsageError,
 )
+from logcore.log.disk import SystemDisk
 
 NOW = 1_700_000_000_000
 ROWS = [(b"k%d" % n, b"v%d" % n, NOW + n) for n in range(100)]
@@ -426,3 +430,99 @@ def test_a_log_of_many_segments_needs_few_descriptors(path: Path, read_only: boo
             assert log.offset_for_timestamp(NOW + 1199).offset == 1199
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_log_of_many_segments_is_written_recovered_and_compacted_with_few_descriptors(path: Path) -> None:
+    config = {"internal.segment.bytes": 200, "cleanup.policy": "compact", "segment.index.bytes": 1200}
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/dev/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 330, limits[1]))
+    try:
+        with logcore.open_log(path, config=config) as log:
+            for number in range(150):
+                log.append([(b"%d" % number, b"x" * 100)])
+            assert len(log.segments) == 150
+            log.roll()
+        (path.parent / ".kafka_cleanshutdown").unlink()
+        (path.parent / "recovery-point-offset-checkpoint").unlink()
+        with logcore.open_log(path, config=config) as log:
+            assert log.recovery.segments_read == 151
+            result = log.compact()
+            assert result is not None
+            assert result.segments_written == 150
+            assert [record.offset for record in log.read(0)] == list(range(150))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_an_append_that_fails_between_two_indexes_leaves_none_that_seems_full(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with logcore.open_log(path, config={"segment.index.bytes": 1200}) as log:
+        map_file = SystemDisk.map
+
+        def refuse(disk: SystemDisk, path: str, *args: Any, **named: Any) -> Any:
+            if path.endswith(".timeindex"):
+                raise StorageError("map", errno=errno.EMFILE, path=path)
+            return map_file(disk, path, *args, **named)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SystemDisk, "map", refuse)
+            with pytest.raises(StorageError, match="Too many open files"):
+                log.append(ROWS)
+        for _ in range(3):
+            log.append(ROWS)
+        assert len(log.segments) == 1
+
+
+def test_a_file_that_cannot_be_removed_is_told_before_anything_is_appended(path: Path) -> None:
+    now_ms = NOW
+    with logcore.open_log(path, config={"file.delete.delay.ms": 10}, clock=lambda: now_ms) as log:
+        log.append(ROWS)
+        log.roll()
+        log.delete_records(100)
+        deleted = path / "00000000000000000000.log.deleted"
+        deleted.unlink()
+        deleted.mkdir()
+        now_ms += 10
+        with pytest.raises(StorageError, match="Is a directory"):
+            log.append(ROWS)
+        assert log.log_end_offset == 100
+        assert log.append(ROWS).first_offset == 100
+        deleted.rmdir()
+
+
+def test_an_iterator_does_not_outlive_its_log_and_read_what_has_its_name_then(tmp_path: Path) -> None:
+    with logcore.open_root(tmp_path, config={"internal.segment.bytes": 200}) as root:
+        root.create_topic("orders")
+        for _ in range(10):
+            root.append("orders", [(b"k", b"old" * 20)])
+        rows, columns = root.log("orders").read(0), iter(root.log("orders").read_columns(0))
+        next(rows)
+        next(columns)
+        root.delete_topic("orders")
+        root.create_topic("orders")
+        for _ in range(10):
+            root.append("orders", [(b"k", b"new" * 20)])
+        for iterator in (rows, columns):
+            with pytest.raises(UsageError, match="wanted none after close"):
+                list(iterator)
+
+
+def test_a_reader_of_a_topic_that_was_made_anew_is_told_and_sees_none_of_it(tmp_path: Path) -> None:
+    with logcore.open_root(tmp_path, config={"internal.segment.bytes": 200}) as root:
+        root.create_topic("orders")
+        for _ in range(10):
+            root.append("orders", [(b"k", b"old" * 20)])
+        with logcore.open_log(tmp_path / "orders-0", read_only=True) as reader:
+            rows, follower = reader.read(0), reader.follow(0, timeout=0)
+            assert next(rows).value == next(follower).value == b"old" * 20
+            root.delete_topic("orders")
+            root.create_topic("orders")
+            for _ in range(20):
+                root.append("orders", [(b"k", b"new" * 20)])
+            for iterator in (rows, follower):
+                with pytest.raises(InconsistentTopicIdError, match="another one has its name"):
+                    list(iterator)
+            with pytest.raises(InconsistentTopicIdError):
+                reader.read(0)

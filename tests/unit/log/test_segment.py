@@ -232,6 +232,7 @@ def test_a_search_by_time_goes_through_both_indexes(at: Path, keep_indexes: bool
     asked = [420, 421, 430, 431, 491, 401, 399]
     assert list(map(found, asked)) == [42, 43, 43, 44, None, 41, 40]
     one.close()
+    one = opened(at, 40)
     assert list(map(found, asked)) == [42, 43, 43, 44, None, 41, 40]
 
 
@@ -673,10 +674,15 @@ def test_a_renamed_directory_takes_its_files_along(at: Path) -> None:
     assert one.file.path == one.path == str(moved / "00000000000000000000.log")
     assert one.transactions.path == str(moved / "00000000000000000000.txnindex")
     one.close()
+    with pytest.raises(UsageError, match="got a call, wanted none after close"):
+        offsets(one, 0)
+    one = opened(moved)
     assert offsets(one, 0) == [0, 1, 2]
     assert len(list(one.transactions)) == 2
     one.delete()
     assert os.listdir(moved) == []
+    with pytest.raises(StorageError, match="No such file"):
+        offsets(one, 0)
 
 
 def test_the_largest_timestamp_of_a_segment_without_any_is_that_of_its_file(at: Path) -> None:
