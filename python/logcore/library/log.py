@@ -44,6 +44,7 @@ from .committing import GroupCommit
 from .following import Growth, follow, follow_async
 from .reading import AnyLog, read_columns
 from .roots import Config, SharedRoot
+from .sharing import SharedReadOnlyLog
 
 Progress = Callable[[int, int], None]  # told how many bytes are done, of how many
 
@@ -650,11 +651,12 @@ def open_log(
 
     LockedError if another process writes to the root.
     """
-    directory = os.path.abspath(os.fspath(path))
-    root, name = os.path.split(directory)
+    root, name = os.path.split(roots.absolute_path(path))
     partition, kind = parse_directory(name)
     if kind:
         raise UsageError("partition directory", got=repr(name), wanted=f"one that is not {kind}")
+    if name != str(partition):  # Both are partition 0 of a, but a-00 is not the directory a-0.
+        raise UsageError("partition directory", got=repr(name), wanted=repr(str(partition)))
     settings = LogConfig.of(config)
     if read_only:
         return open_read_only(root, partition, settings, clock)
@@ -697,5 +699,5 @@ def open_read_only(root: str, partition: TopicPartition, config: LogConfig, cloc
     status = SYSTEM_DISK.status(directory)
     if status is None or not status.is_directory:
         raise StorageError("open", errno=errno.ENOENT if status is None else errno.ENOTDIR, path=directory)
-    core = ReadOnlyLog(SYSTEM_DISK, root, partition, config, now_ms=clock())
+    core = SharedReadOnlyLog(SYSTEM_DISK, root, partition, config, now_ms=clock())
     return Log(core, clock, Recovery(was_clean=True, end_offset=core.view.log_end_offset), None, lambda: None)

@@ -282,7 +282,7 @@ def open_root(
 
     LockedError if another process writes to it.
     """
-    directory = os.path.abspath(os.fspath(path))
+    directory = roots.absolute_path(path)
     settings = LogConfig.of(config)
     if read_only:
         SYSTEM_DISK.list(directory)

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Mapping
 
-from logcore.errors import LogcoreError, UsageError
+from logcore.errors import LogcoreError, UsageError, UsageTypeError
 from logcore.log.config import LogConfig
 from logcore.log.disk import SYSTEM_DISK, Disk
 from logcore.log.loader import Recovery
@@ -28,6 +28,23 @@ Config = Mapping[str, str | int | bool | float]
 
 _registry: "dict[str, SharedRoot]" = {}
 _registry_lock = threading.Lock()
+
+
+def absolute_path(path: object) -> str:
+    """Where a path that a caller gave is; a change of the working directory does not move it."""
+    wanted = "a str, or an os.PathLike that is one"
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageTypeError("path", got=type(path).__name__, wanted=wanted)
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise UsageTypeError("path", got=type(text).__name__, wanted=wanted)
+    try:
+        is_possible = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise UsageError("path", got=ascii(text)[:300], wanted="one that a file can have")
+    return os.path.abspath(text)
 
 
 class LockedKeeper:
