@@ -23,7 +23,7 @@ from typing_extensions import Buffer, Self
 from logcore._columns import ColumnsStream
 from logcore._reader import read_records
 from logcore._record import Record
-from logcore.errors import LogcoreError, StorageError, UsageError
+from logcore.errors import LogcoreError, StorageError, UsageError, UsageTypeError
 from logcore.log import compaction, retention, truncation
 from logcore.log.appending import ORIGINS, AppendResult, Origin
 from logcore.log.compaction import Cleanable, CompactionResult
@@ -43,7 +43,7 @@ from .clock import Clock, system_clock
 from .committing import GroupCommit
 from .following import Growth, follow, follow_async
 from .reading import AnyLog, read_columns
-from .roots import Config, SharedRoot
+from .roots import Config, SharedRoot, integer, maybe_integer
 from .sharing import SharedReadOnlyLog
 
 Progress = Callable[[int, int], None]  # told how many bytes are done, of how many
@@ -201,6 +201,9 @@ class Log:
         if self._is_closed:
             raise UsageError("log", where=self.path, got="a call", wanted="none after close()")
 
+    def _now_ms(self, now_ms: int | None = None) -> int:
+        return integer("now_ms", self._clock() if now_ms is None else now_ms)
+
     def _check_ours(self) -> None:
         if self._shared is not None:
             self._shared.check_ours()
@@ -240,7 +243,7 @@ class Log:
             records,
             compression=compression,
             timestamp_type=timestamp_type,
-            producer_id=producer_id,
+            producer_id=integer("producer_id", producer_id),
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
         )
@@ -267,7 +270,7 @@ class Log:
             columns,
             compression=compression,
             timestamp_type=timestamp_type,
-            producer_id=producer_id,
+            producer_id=integer("producer_id", producer_id),
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
         )
@@ -291,7 +294,7 @@ class Log:
     @_change
     def _append(self, append: Callable[..., Any], what: object, /, **options: Any) -> Any:
         core = self._writable()
-        now_ms = self._clock()
+        now_ms = self._now_ms()
         core.tick(now_ms)  # Before: if it fails, the append has not been done.
         return append(core, what, now_ms=now_ms, **options)
 
@@ -315,7 +318,7 @@ class Log:
 
     def truncate_to(self, offset: int) -> bool:
         """Remove every batch that has `offset` or a later one; the log ends at `offset`. Says whether there was one."""
-        done = self._truncate_to(offset)
+        done = self._truncate_to(integer("offset", offset))
         self._growth.tell()
         return done
 
@@ -329,13 +332,14 @@ class Log:
 
         Segments that lie before it are deleted; records in the first one that is left cannot be read any more.
         """
-        return retention.delete_records(self._writable(), before_offset, self._clock())
+        offset = integer("before_offset", before_offset)
+        return retention.delete_records(self._writable(), offset, self._clock())
 
     @_change
     def retain(self, now_ms: int | None = None) -> int:
         """Delete what retention.ms, retention.bytes and the log start offset let go. Returns how many segments."""
         core = self._writable()
-        now_ms = self._clock() if now_ms is None else now_ms
+        now_ms = self._now_ms(now_ms)
         core.tick(now_ms)
         core.maybe_roll_by_time(now_ms)
         return retention.retain(core, now_ms)
@@ -344,7 +348,7 @@ class Log:
     def tick(self, now_ms: int | None = None) -> None:
         """Do what time drives: flush.ms, segment.ms, the removal of deleted files, the expiry of producers."""
         core = self._writable()
-        now_ms = self._clock() if now_ms is None else now_ms
+        now_ms = self._now_ms(now_ms)
         core.tick(now_ms)
         core.maybe_roll_by_time(now_ms)
 
@@ -408,14 +412,14 @@ class Log:
                 raise UsageError("compact", where=self.path, got="a call out of its progress", wanted="one at a time")
             try:
                 self._is_compacting = True
-                return self._compact(now_ms, only_if_due, memory_bytes, progress)
+                return self._compact(now_ms, only_if_due, maybe_integer("memory_bytes", memory_bytes), progress)
             finally:
                 self._is_compacting = False
 
     def _compact(
         self, now_ms: int | None, only_if_due: bool, memory_bytes: int | None, progress: Progress | None
     ) -> CompactionResult | None:
-        now_ms = self._clock() if now_ms is None else now_ms
+        now_ms = self._now_ms(now_ms)
         if only_if_due and not self._is_due(now_ms):
             return None
         total: CompactionResult | None = None
@@ -509,8 +513,15 @@ class Log:
         self._view()
         is_committed = _is_committed(isolation)
         view, end_offset = self._core.bounded(isolation)
-        view.check_offset(offset)
-        return read_records(self._core, view, offset, end_offset, is_committed=is_committed, bytes_max=max_bytes)
+        view.check_offset(offset := integer("offset", offset))
+        return read_records(
+            self._core,
+            view,
+            offset,
+            end_offset,
+            is_committed=is_committed,
+            bytes_max=maybe_integer("max_bytes", max_bytes),
+        )
 
     def read_columns(
         self,
@@ -532,12 +543,12 @@ class Log:
         return read_columns(
             self._core,
             view,
-            offset,
-            bound if end_offset is None else min(end_offset, bound),
+            integer("offset", offset),
+            bound if end_offset is None else min(integer("end_offset", end_offset), bound),
             columns=columns,
             layout=layout,
             is_committed=is_committed,
-            bytes_max=max_bytes,
+            bytes_max=maybe_integer("max_bytes", max_bytes),
         )
 
     def follow(
@@ -548,23 +559,25 @@ class Log:
         Ends when the log is closed, or `timeout` seconds after the last record. A follower of a log that this process
         writes wakes at once; of one that another process writes, within some 20 ms.
         """
+        first_offset = self._first_offset(offset, isolation)
+        return follow(self._core, self._growth, first_offset, isolation, _seconds(timeout))
+
+    def _first_offset(self, offset: int | None, isolation: str) -> int:
+        """Where a follower begins."""
         view = self._view()
         _is_committed(isolation)
-        return follow(self._core, self._growth, view.log_end_offset if offset is None else offset, isolation, timeout)
+        return view.log_end_offset if offset is None else integer("offset", offset)
 
     def follow_async(
         self, offset: int | None = None, *, isolation: Isolation = "read_uncommitted", timeout: float | None = None
     ) -> AsyncIterator[Record]:
         """follow() for asyncio: `async for record in log.follow_async(0)`."""
-        view = self._view()
-        _is_committed(isolation)
-        return follow_async(
-            self._core, self._growth, view.log_end_offset if offset is None else offset, isolation, timeout
-        )
+        first_offset = self._first_offset(offset, isolation)
+        return follow_async(self._core, self._growth, first_offset, isolation, _seconds(timeout))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
         """The first record that is not older than `timestamp_ms`, or None."""
-        return find_timestamp(self._view(), timestamp_ms)
+        return find_timestamp(self._view(), integer("timestamp_ms", timestamp_ms))
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The record with the largest timestamp, the first of them; None if there is none."""
@@ -618,6 +631,14 @@ class Log:
             f"Log({self.path!r}, offsets {view.log_start_offset} to {view.log_end_offset}, "
             f"{count} segment{'s' * (count != 1)}{mode})"
         )
+
+
+def _seconds(timeout: object) -> float | None:
+    if timeout is not None and not isinstance(timeout, (int, float)):
+        raise UsageTypeError("timeout", got=type(timeout).__name__, wanted="a number of seconds, or None")
+    if timeout is not None and not timeout <= threading.TIMEOUT_MAX:  # nan is not
+        raise UsageError("timeout", got=str(timeout)[:40], wanted=f"at most {threading.TIMEOUT_MAX} seconds, or None")
+    return timeout
 
 
 def _is_committed(isolation: str) -> bool:

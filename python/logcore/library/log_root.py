@@ -11,11 +11,17 @@ from typing_extensions import Self
 
 from logcore._checksum import partition_for_key
 from logcore._record import Record
-from logcore.errors import LogcoreError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
+from logcore.errors import (
+    LogcoreError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+    UsageTypeError,
+)
 from logcore.log.appending import AppendResult
 from logcore.log.config import LogConfig
 from logcore.log.disk import SYSTEM_DISK
-from logcore.log.names import TopicPartition, check_topic
+from logcore.log.names import PARTITION_MAX, TopicPartition, check_topic
 from logcore.log.root import list_partitions
 from logcore.log.uuids import draw_topic_id, parse_topic_id
 
@@ -23,7 +29,7 @@ from . import roots
 from .background import Background
 from .clock import Clock, system_clock
 from .log import Log, open_read_only, open_shared
-from .roots import Config, SharedRoot
+from .roots import Config, SharedRoot, integer
 
 PARTITIONS_MAX = 10_000  # of a topic that create_topic() makes at once
 
@@ -94,6 +100,7 @@ class LogRoot:
             settings of topics elsewhere, so they have to be given whenever the root is opened
         """
         check_topic(topic)
+        partitions = integer("partitions", partitions)
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise UsageError("partitions", got=partitions, wanted=f"1 to {PARTITIONS_MAX}")
         with self._lock:
@@ -141,6 +148,9 @@ class LogRoot:
         """
         with self._lock:
             self._check_open()
+            partition = integer("partition", partition)
+            if not 0 <= partition <= PARTITION_MAX:
+                raise UsageError("partition", got=partition, wanted=f"0 to {PARTITION_MAX}")
             key = TopicPartition(check_topic(topic), partition)
             known = self._logs.get(key)
             if known is not None and not known.closed:
@@ -178,8 +188,17 @@ class LogRoot:
             spread = self._next_spread.get(topic, 0) % len(numbers)
             self._next_spread[topic] = spread + 1
         parts: dict[int, list[Any]] = {}
-        for record in records:
-            key = record.key if isinstance(record, Record) else record[0]
+        try:
+            rows = iter(records)
+        except TypeError:
+            raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records") from None
+        for record in rows:
+            if isinstance(record, Record):
+                key = record.key
+            elif isinstance(record, (tuple, list)) and record:
+                key = record[0]
+            else:
+                key = None  # The log says what is wrong with it.
             number = numbers[spread if key is None else partition_for_key(key, len(numbers))]
             parts.setdefault(number, []).append(record)
         return {

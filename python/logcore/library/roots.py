@@ -8,6 +8,7 @@ Locks of threads: a log has one, held by whoever changes it; the root has one fo
 log's lock may take the root's, never the other way round.
 """
 
+import operator
 import os
 import threading
 from collections.abc import Mapping
@@ -45,6 +46,19 @@ def absolute_path(path: object) -> str:
     if not is_possible:
         raise UsageError("path", got=ascii(text)[:300], wanted="one that a file can have")
     return os.path.abspath(text)
+
+
+def integer(what: str, value: object) -> int:
+    """An int that a caller gave, of any type that is one."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # it looks itself
+    except TypeError:
+        raise UsageTypeError(what, got=type(value).__name__, wanted="an int") from None
+
+
+def maybe_integer(what: str, value: object) -> int | None:
+    """Likewise, or None."""
+    return None if value is None else integer(what, value)
 
 
 class LockedKeeper:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -526,3 +527,33 @@ def test_a_reader_of_a_topic_that_was_made_anew_is_told_and_sees_none_of_it(tmp_
                     list(iterator)
             with pytest.raises(InconsistentTopicIdError):
                 reader.read(0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda log: log.read("0"),
+        lambda log: log.read(0.5),
+        lambda log: log.read(0, max_bytes=b""),
+        lambda log: log.read_columns(None),
+        lambda log: log.read_columns(0, end_offset="9"),
+        lambda log: log.follow([]),
+        lambda log: log.follow(0, timeout="1"),
+        lambda log: log.follow(0, timeout=float("nan")),
+        lambda log: log.follow_async(0, timeout=1e300),
+        lambda log: log.offset_for_timestamp("now"),
+        lambda log: log.append(ROWS, producer_id=None),
+        lambda log: log.truncate_to(50.5),
+        lambda log: log.delete_records("5"),
+        lambda log: log.retain("now"),
+        lambda log: log.tick(1.5),
+        lambda log: log.compact(0, memory_bytes=0.5),
+    ],
+)
+def test_what_is_no_number_is_told_and_changes_nothing(path: Path, call: Callable[[logcore.Log], object]) -> None:
+    with logcore.open_log(path, config={"cleanup.policy": "compact"}) as log:
+        log.append(ROWS)
+        with pytest.raises(UsageError, match="wanted"):
+            call(log)
+        assert log.append(ROWS).first_offset == len(ROWS)
+        assert log.log_start_offset == 0

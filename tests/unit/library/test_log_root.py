@@ -252,3 +252,18 @@ def test_a_path_of_any_name_that_files_can_have_will_do(tmp_path: Path) -> None:
     with open_log(path, read_only=True) as log:
         assert [record.value for record in log.read(0)] == [b"v"]
         assert log.topic == "t" * 249
+
+
+def test_partitions_that_are_no_numbers_make_no_directory(tmp_path: Path) -> None:
+    with opened(tmp_path) as root:
+        root.create_topic("orders")
+        for partition in (None, "0", 1.5, -1, 1 << 31):
+            with pytest.raises(UsageError, match="partition: got"):
+                root.log("orders", partition, create=True)
+        with pytest.raises(UsageError, match="partitions: got float, wanted an int"):
+            root.create_topic("more", 1.5)
+        for records in (7, [7], [[]], [{}], "x"):
+            with pytest.raises(UsageError):
+                root.append("orders", records)
+        assert root.topics() == ["orders"]
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
