@@ -40,7 +40,7 @@ from .config import LogConfig
 from .disk import Disk, DiskFile
 from .epochs import LeaderEpochCache
 from .feeding import aborted_transaction, producer_batches
-from .names import DELETED, SEGMENT_SUFFIXES, TopicPartition, file_name
+from .names import DELETED, OFFSET_MAX, SEGMENT_SUFFIXES, TopicPartition, file_name
 from .producer_append import Origin as ProducerOrigin
 from .producer_append import ProducerAppend
 from .producers import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, ProducerState
@@ -412,6 +412,11 @@ class PartitionLog:
         guard: VerificationGuard = NO_GUARD,
     ) -> AppendResult:
         first_offset = self.log_end_offset
+        if batches.summary.last_offset >= OFFSET_MAX:  # There is an offset behind each, where the log ends.
+            raise UsageError(
+                "offset to append", where=self.directory, got=batches.summary.last_offset,
+                wanted=f"less than {OFFSET_MAX}",
+            )  # fmt: skip
         runs = list(self._runs(batches))
         active, size = self.segments.active, self.segments.active.size
         try:

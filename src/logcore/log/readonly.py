@@ -48,7 +48,7 @@ from .names import (
 from .partition_metadata import read_partition_metadata
 from .producers import ProducerState
 from .recovery import CHUNK_BYTES, read_producers
-from .segment import OpenSegments, Segment
+from .segment import OFFSET_SPAN_MAX, OpenSegments, Segment
 from .segments import Segments
 from .view import Isolation, LogView
 
@@ -286,12 +286,12 @@ class ReadOnlyLog:
             segment = self.segments.active
             size = segment.file.size
         if not self._end_position:
-            self._end_position = segment.start_for(segment.base_offset + 0x7FFFFFFF, size)
+            self._end_position = segment.start_for(min(segment.base_offset + OFFSET_SPAN_MAX, OFFSET_MAX), size)
         while self._end_position < size:
             _, scan = segment.log.chunk(self._end_position, size, CHUNK_BYTES)
             for header in scan.headers:
                 last_offset = int(header["last_offset"])
-                if last_offset < self._end_offset:
+                if last_offset < self._end_offset or last_offset >= OFFSET_MAX:
                     return  # offsets do not go back: these are bytes from before a truncation
                 self._end_offset = last_offset + 1
                 self._end_position += int(header["size_in_bytes"])

@@ -29,11 +29,11 @@ from typing_extensions import Buffer
 from logcore._batch import BatchSummary, summarize
 from logcore._index import OffsetIndex, TimeIndex
 from logcore._segment import BatchFile, BatchPosition, Indexer, RecordPosition
-from logcore.errors import CorruptIndex, StorageError, UsageError
+from logcore.errors import CorruptBatch, CorruptIndex, CorruptionReason, StorageError, UsageError
 
 from .config import LogConfig
 from .disk import Disk, DiskFile
-from .names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+from .names import INDEX, LOG, OFFSET_MAX, TIME_INDEX, TXN_INDEX, file_name
 from .txnindex import TransactionIndex
 
 OPEN_SEGMENTS_MAX = 64  # sealed ones of a log that have files open, three at most each
@@ -319,8 +319,16 @@ class Segment:
         """The offset after its last record: found from the last index entry on."""
         if not self.size:
             return self.base_offset
-        last = self.log.last(self.start_for(self.base_offset + OFFSET_SPAN_MAX, end), end)
-        return self.base_offset if last is None else last.last_offset + 1
+        last = self.log.last(self.start_for(min(self.base_offset + OFFSET_SPAN_MAX, OFFSET_MAX), end), end)
+        if last is None:
+            return self.base_offset
+        if last.last_offset >= OFFSET_MAX:
+            raise CorruptBatch(
+                "last offset", reason=CorruptionReason.OFFSET_ORDER, got=last.last_offset,
+                wanted=f"less than {OFFSET_MAX}", path=self.path, position=last.position,
+            )  # fmt: skip
+        offset: int = last.last_offset + 1
+        return offset
 
     @property
     def max_timestamp(self) -> tuple[int, int]:

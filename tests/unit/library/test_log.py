@@ -17,6 +17,7 @@ import pytest
 
 import logcore
 from logcore.errors import (
+    CorruptBatch,
     InconsistentTopicIdError,
     InvalidTimestampError,
     LockedError,
@@ -557,3 +558,33 @@ def test_what_is_no_number_is_told_and_changes_nothing(path: Path, call: Callabl
             call(log)
         assert log.append(ROWS).first_offset == len(ROWS)
         assert log.log_start_offset == 0
+
+
+def test_no_record_gets_the_last_offset_there_is_as_the_log_ends_behind_its_last(path: Path) -> None:
+    last = 2**63 - 1
+
+    def batch(offset: int) -> bytes:
+        return logcore.encode_batch([(b"k", b"v", NOW)], base_offset=offset)
+
+    with logcore.open_log(path) as log:
+        log.append_batches(batch(last - 2), leader_epoch=0, origin="follower")
+        assert log.append([(b"k", b"v")]).last_offset == last - 1
+        for refused in (
+            lambda: log.append([(b"k", b"v")]),
+            lambda: log.append_batches(batch(last), leader_epoch=0, origin="follower"),
+            lambda: log.append_batches(batch(0), leader_epoch=0),
+        ):
+            with pytest.raises(UsageError, match=f"got {last}, wanted"):
+                refused()
+        assert log.log_end_offset == last
+        file = Path(log.segments[-1].path)
+    with file.open("ab") as segment:
+        segment.write(batch(last))
+    with logcore.open_log(path, read_only=True) as log:
+        assert [record.offset for record in log.read(last - 2)] == [last - 2, last - 1]
+    with pytest.raises(CorruptBatch, match=f"last offset got {last}, wanted less than {last}"):
+        logcore.open_log(path)
+    (path.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    with logcore.open_log(path) as log:
+        assert log.recovery.bytes_cut == len(batch(last))
+        assert log.log_end_offset == last
