@@ -106,7 +106,8 @@ class Log:
         self._growth = Growth()
         self._commit = GroupCommit(core, self._lock, clock) if isinstance(core, PartitionLog) else None
         self._is_closed = False
-        self._is_finished = False  # closed, and all of it done
+        self._is_finished = False  # somebody has begun to do what that takes,
+        self._is_done = False  # and has done it
         self._recovery = recovery
 
     # --- what it is -------------------------------------------------------------------------------------------------
@@ -595,6 +596,7 @@ class Log:
                 self._finish_close()
         finally:
             if is_ours:
+                self._is_done = True
                 self._on_close()  # Without a lock of ours: it takes that of a LogRoot, which may just be closing us.
 
     @_change

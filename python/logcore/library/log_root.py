@@ -146,30 +146,36 @@ class LogRoot:
         config: settings beside those of the root, the first time
         UnknownTopicOrPartitionError if there is none, and not create
         """
-        with self._lock:
-            self._check_open()
-            partition = integer("partition", partition)
-            if not 0 <= partition <= PARTITION_MAX:
-                raise UsageError("partition", got=partition, wanted=f"0 to {PARTITION_MAX}")
-            key = TopicPartition(check_topic(topic), partition)
-            known = self._logs.get(key)
-            if known is not None and not known.closed:
-                return known
-            settings = self._settings(config)
-            if self._shared is None:
-                if partition not in self.partitions(topic):
-                    raise UnknownTopicOrPartitionError(f"partition {key}: got none in {self._path}, wanted one")
-                log = open_read_only(self._path, key, settings, self._clock)
-            else:
-                log = open_shared(self._writable(), key, settings, create=create, on_close=partial(self._forget, key))
-            self._logs[key] = log
-            return log
+        partition = integer("partition", partition)
+        if not 0 <= partition <= PARTITION_MAX:
+            raise UsageError("partition", got=partition, wanted=f"0 to {PARTITION_MAX}")
+        key = TopicPartition(check_topic(topic), partition)
+        waited_for: Log | None = None
+        while True:
+            with self._lock:
+                self._check_open()
+                known = self._logs.get(key)
+                if known is not None and not known.closed:
+                    return known
+                if known is None or known is waited_for:
+                    self._logs[key] = self._open(key, self._settings(config), create=create)
+                    return self._logs[key]
+            # Somebody closes it just now. Without our lock, as in delete_topic().
+            waited_for = known
+            known.close()
+
+    def _open(self, key: TopicPartition, settings: LogConfig, *, create: bool) -> Log:
+        if self._shared is not None:
+            return open_shared(self._writable(), key, settings, create=create, on_close=partial(self._forget, key))
+        if key.partition not in self.partitions(key.topic):
+            raise UnknownTopicOrPartitionError(f"partition {key}: got none in {self._path}, wanted one")
+        return open_read_only(self._path, key, settings, self._clock)
 
     def _forget(self, partition: TopicPartition) -> None:
         """A log of it was closed; another one may have been opened since."""
         with self._lock:
             known = self._logs.get(partition)
-            if known is not None and known.closed:
+            if known is not None and known._is_done:
                 del self._logs[partition]
 
     def append(

@@ -250,7 +250,8 @@ class Segment:
                     index = None
             if index is None:
                 index = OffsetIndex(b"", self.base_offset)
-            self._offset_index = index
+            if self._offset_index is None:  # Otherwise the writer has opened it meanwhile, to write.
+                self._offset_index = index
         return index
 
     @property
@@ -269,7 +270,8 @@ class Segment:
                     index = None
             if index is None:
                 index = TimeIndex(b"", self.base_offset)
-            self._time_index = index
+            if self._time_index is None:  # Otherwise the writer has opened it meanwhile, to write.
+                self._time_index = index
         return index
 
     @property
@@ -298,9 +300,10 @@ class Segment:
 
     def distrust_index(self) -> None:
         """An entry was not what it says: search this segment from its beginning from now on."""
-        if self._indexer is None:
+        index, empty = self._offset_index, OffsetIndex(b"", self.base_offset)
+        if index is None or not index.is_writable:  # The writer has looked at what it writes to.
             self.is_index_damaged = True
-            self._offset_index = OffsetIndex(b"", self.base_offset)
+            self._offset_index = empty
 
     def has_bad_index(self, end_offset: int) -> bool:
         """Whether its indexes cannot be those of a segment that ends at `end_offset`, as far as their ends show."""

@@ -122,6 +122,33 @@ def test_a_log_may_be_closed_while_its_topic_is_deleted(tmp_path: Path) -> None:
         assert root.topics() == []
 
 
+def test_a_log_that_is_just_being_closed_is_opened_again_when_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, done = threading.Event(), threading.Event()
+    close = PartitionLog.close
+
+    def slow(log: PartitionLog, now_ms: int) -> None:
+        inside.set()
+        done.wait(SECONDS_MAX)
+        close(log, now_ms)
+
+    with open_root(tmp_path) as root:
+        root.create_topic("orders")
+        monkeypatch.setattr(PartitionLog, "close", slow)
+        first = root.log("orders")
+        closer = threading.Thread(target=first.close)
+        closer.start()
+        inside.wait(SECONDS_MAX)
+        threading.Timer(0.01, done.set).start()
+        second = root.log("orders")
+        assert first.closed
+        assert second is not first
+        assert second.append(ROWS).first_offset == 0
+        closer.join(SECONDS_MAX)
+        assert root.log("orders") is second
+
+
 def test_a_log_that_failed_keeps_no_other_from_its_tick_and_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,13 +6,14 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from logcore import decode_batches, encode_batch, scan_batches
 from logcore.errors import CorruptBatch, CorruptIndex, CorruptionReason, StorageError, UsageError
 from logcore.log.config import LogConfig
-from logcore.log.disk import SYSTEM_DISK
+from logcore.log.disk import SYSTEM_DISK, SystemDisk
 from logcore.log.epochs import LeaderEpochCache
 from logcore.log.names import CLEANED, DELETED, LOG, SWAP
 from logcore.log.producers import ProducerState
@@ -758,3 +759,32 @@ def test_an_offset_that_leaps_over_those_behind_it_is_the_wrong_one(at: Path, wr
     assert (done.end_offset, offsets(one, 0)) == (3, [0, 1, 2])
     assert done.error is not None
     assert done.error.position == 3 * BATCH_BYTES
+
+
+def test_a_reader_that_opens_an_index_does_not_take_it_from_who_begins_to_write(
+    at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = new(at)
+    append(one, batch(0), batch(1))
+    one.close()
+    one = opened(at)
+    map_file = SystemDisk.map
+
+    def write_meanwhile(disk: SystemDisk, path: str, size_in_bytes: int, *, is_writable: bool = False) -> Any:
+        found = map_file(disk, path, size_in_bytes, is_writable=is_writable)
+        monkeypatch.setattr(SystemDisk, "map", map_file)
+        append(one, batch(2))
+        return found
+
+    for index in ("offset_index", "time_index"):
+        monkeypatch.setattr(SystemDisk, "map", write_meanwhile)
+        assert not getattr(one, index).is_writable
+        assert getattr(one, index).is_writable
+        one.finish()
+        one.sync()
+        one.release()
+        assert one.next_offset() == 3
+        one.truncate_to(2, 0)
+        one.finish()
+        one.release()
+    one.close()
