@@ -5,7 +5,8 @@ was not synced. Every call is a system call or a loop of one, without the GIL. I
 errno and path; a call that a signal interrupts is made again, after Python's handlers have run.
 
 A File keeps its own end, `size`. Behind it may lie preallocated space. One thread appends, cuts and closes; any thread
-may read what lies before `size`.
+may read what lies before `size`. The descriptor is closed when the last call that uses it has returned: by then the
+system may have given its number to another file.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -236,27 +237,41 @@ cdef class File:
         cdef ssize_t got
         self.descriptor(False)
         size = min(size, max(self.size - position, 0))
-        while used < size:
-            with nogil:
-                got = pread(self.fd, into + used, <size_t>(size - used), position + used)
-            if got == 0:
-                break    # cut by somebody else
-            if got < 0:
-                go_on("read", self.path, errno)
-                continue
-            used += got
+        self.users += 1
+        try:
+            while used < size:
+                with nogil:
+                    got = pread(self.fd, into + used, <size_t>(size - used), position + used)
+                if got == 0:
+                    break    # cut by somebody else
+                if got < 0:
+                    go_on("read", self.path, errno)
+                    continue
+                used += got
+        finally:
+            self.leave()
         return used
+
+    cdef void leave(self) noexcept:
+        """A call is done with the descriptor. If the file was closed meanwhile, the last one closes it."""
+        self.users -= 1
+        if self.users == 0 and not self.is_open:
+            close_descriptor(self.fd)
 
     def sync(self) -> None:
         """Make what was written survive the machine. After a failure nobody knows what did: do not go on."""
         cdef int status
         self.descriptor(True)
-        while True:
-            with nogil:
-                status = fdatasync(self.fd)
-            if status == 0:
-                return
-            go_on("sync", self.path, errno)
+        self.users += 1
+        try:
+            while True:
+                with nogil:
+                    status = fdatasync(self.fd)
+                if status == 0:
+                    return
+                go_on("sync", self.path, errno)
+        finally:
+            self.leave()
 
     def send_to(self, descriptor, position, size) -> int:
         """Send bytes to a socket without a copy; returns how many it took.
@@ -269,14 +284,18 @@ cdef class File:
         cdef ssize_t sent
         self.descriptor(False)
         most = min(most, max(self.size - at, 0), <int64_t>SEND_BYTES_MAX)
-        while True:
-            with nogil:
-                sent = sendfile(out, self.fd, &at, <size_t>most)
-            if sent >= 0:
-                return sent
-            if errno != EINTR:
-                PyErr_SetFromErrno(OSError)
-            PyErr_CheckSignals()
+        self.users += 1
+        try:
+            while True:
+                with nogil:
+                    sent = sendfile(out, self.fd, &at, <size_t>most)
+                if sent >= 0:
+                    return sent
+                if errno != EINTR:
+                    PyErr_SetFromErrno(OSError)
+                PyErr_CheckSignals()
+        finally:
+            self.leave()
 
     def close(self) -> None:
         """Cut off preallocated space and close. Again is harmless."""
@@ -287,10 +306,11 @@ cdef class File:
                 self.set_length(self.size)
         finally:
             self.is_open = False
-            try:
-                os.close(self.fd)
-            except OSError as error:
-                raise StorageError("close", errno=error.errno or EIO, path=self.path) from error
+            if self.users == 0:
+                try:
+                    os.close(self.fd)
+                except OSError as error:
+                    raise StorageError("close", errno=error.errno or EIO, path=self.path) from error
 
     def __enter__(self):
         return self

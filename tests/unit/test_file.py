@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -302,3 +303,31 @@ def test_a_full_disk_is_an_error_of_the_index_and_not_the_end_of_the_process(tmp
     assert len(index) == 1
     index.append(2, 2)
     assert index.lookup(5) == (2, 2)
+
+
+def test_the_descriptor_of_a_closed_file_stays_until_the_last_call_that_uses_it(tmp_path: Path) -> None:
+    with writable(tmp_path / "file") as file:
+        file.append([bytes(8 << 20)])
+    file = File(tmp_path / "file")
+    descriptor = file.fileno()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sent: list[int] = []
+
+        def send() -> None:
+            sent.append(file.send_to(ours.fileno(), 0, 8 << 20))
+            ours.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        received = len(theirs.recv(1))
+        file.close()
+        assert os.fstat(descriptor).st_size == 8 << 20
+        with pytest.raises(UsageError, match="none after close"):
+            file.read(0, 1)
+        while data := theirs.recv(1 << 20):
+            received += len(data)
+        sender.join()
+    assert received == sum(sent) > 0
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)

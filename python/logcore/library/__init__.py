@@ -5,6 +5,7 @@ roots.py         log roots that this process has open for writing, each once, ho
 log.py           Log: append, read, follow, flush, retain, compact, from any thread
 log_root.py      LogRoot: many partitions, topics, keyed appends
 reading.py       a log as columns
+sharing.py       a log that another process writes, for many threads of this one
 following.py     waiting for more
 committing.py    many threads, one sync
 background.py    what time drives, in a thread

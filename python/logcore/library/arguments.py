@@ -3,13 +3,14 @@ stumble over a float. What is out of range is told by whoever knows the range.
 """
 
 import operator
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex, TypeAlias
 
 from typing_extensions import Buffer
 
 from logcore._record import Record
-from logcore.errors import UsageTypeError
+from logcore.errors import UsageError, UsageTypeError
 
 from .clock import Clock
 
@@ -46,9 +47,15 @@ def moment_or_now(given: int | None, clock: Clock) -> int:
 
 def seconds(given: Any) -> float | None:
     """A timeout, or None."""
-    if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
-        return given
-    raise UsageTypeError("timeout", got=type(given).__name__, wanted="a number of seconds, or None to wait for ever")
+    if given is None:
+        return None
+    if not isinstance(given, (int, float)) or isinstance(given, bool):
+        raise UsageTypeError(
+            "timeout", got=type(given).__name__, wanted="a number of seconds, or None to wait for ever"
+        )
+    if not given <= threading.TIMEOUT_MAX:  # nan is not
+        raise UsageError("timeout", got=str(given)[:40], wanted=f"at most {threading.TIMEOUT_MAX} seconds, or None")
+    return given
 
 
 def check_clock(clock: Callable[[], Any]) -> None:

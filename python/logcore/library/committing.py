@@ -8,7 +8,7 @@ by the next sync, together with what everybody else has appended until then.
 import threading
 from collections.abc import Callable
 
-from logcore.errors import StorageError
+from logcore.errors import StorageError, UsageError
 from logcore.log.partition import PartitionLog
 
 
@@ -19,31 +19,43 @@ class GroupCommit:
         self._log = log
         self._lock = lock
         self._clock = clock
-        self._changed = threading.Condition(threading.Lock())
-        self._is_running = False
+        self._changed = threading.Condition()  # its own thread gets in again, and is told so
+        self._runner: int | None = None  # the thread that is at it
         self.sync_count = 0  # how many flushes went to the disk
 
     def flush(self) -> int:
         """Return when all that was appended before the call is durable: the recovery point."""
         wanted = self._log.log_end_offset
+        me = threading.get_ident()
         while True:
             with self._changed:
-                if self._log.failure is None and self._log.recovery_point >= wanted and not self._is_dirty():
+                if self._log.failure is None and self._log.recovery_point >= wanted and not self._log.is_dirty:
                     return self._log.recovery_point
-                if self._is_running:
+                if self._runner == me:
+                    raise UsageError(
+                        "flush", where=self._log.directory, got="a call out of the midst of another one",
+                        wanted="one after the other",
+                    )  # fmt: skip
+                if self._runner is not None:
                     self._changed.wait()
                     continue
-                self._is_running = True
             try:
-                return self._run()
+                if self._take(me):
+                    return self._run()
             finally:
-                with self._changed:
-                    self._is_running = False
-                    self._changed.notify_all()
+                self._give_back(me)
 
-    def _is_dirty(self) -> bool:
-        log = self._log
-        return log.is_directory_dirty or log.is_parent_dirty or log.segments.active.is_log_dirty
+    def _take(self, me: int) -> bool:
+        with self._changed:
+            if self._runner is None:
+                self._runner = me
+            return self._runner == me
+
+    def _give_back(self, me: int) -> None:
+        with self._changed:
+            if self._runner == me:
+                self._runner = None
+                self._changed.notify_all()
 
     def _run(self) -> int:
         with self._lock:

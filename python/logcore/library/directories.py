@@ -4,7 +4,7 @@ import errno
 import os
 from os.path import basename, dirname
 
-from logcore.errors import StorageError, UsageError
+from logcore.errors import StorageError, UsageError, UsageTypeError
 from logcore.log.disk import SYSTEM_DISK, Disk
 from logcore.log.names import LOG, TopicPartition, parse_directory, parse_file_name
 from logcore.log.root import list_partitions
@@ -13,8 +13,17 @@ _SHOWN = 3  # partitions of a root that are named
 
 
 def absolute(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
-    """`path` from the root of the file system."""
-    return os.path.abspath(os.fsdecode(path))
+    """`path` from the root of the file system: a change of the working directory does not move it."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise UsageTypeError("path", got=type(path).__name__, wanted="a str, or an os.PathLike")
+    text = os.fsdecode(path)
+    try:
+        is_possible = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise UsageError("path", got=ascii(text)[:300], wanted="one that a file can have")
+    return os.path.abspath(text)
 
 
 def partition_of(directory: str, disk: Disk = SYSTEM_DISK) -> TopicPartition:

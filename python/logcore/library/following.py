@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 from logcore._reader import read_records
 from logcore._record import Record
-from logcore.errors import LogTruncatedError
+from logcore.errors import LogTruncatedError, UsageError
 from logcore.log.readonly import ReadOnlyLog
 from logcore.log.view import Isolation
 
@@ -24,7 +24,7 @@ class Growth:
     """Tells followers that the log has grown or was closed."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()  # its own thread gets in again: a signal handler that appends
         self._listeners: list[Callable[[], None]] = []
         self.is_closed = False
 
@@ -50,7 +50,8 @@ class Growth:
 
         def stop() -> None:
             with self._changed:
-                self._listeners.remove(listener)
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
 
         return stop
 
@@ -109,10 +110,14 @@ def follow(log: AnyLog, growth: Growth, offset: int, isolation: Isolation, timeo
     follower = Follower(log, offset, isolation)
 
     def run() -> Iterator[Record]:
-        while not growth.is_closed:
-            yield from follower.records()
-            if not _wait(log, growth, follower, timeout):
-                return
+        try:
+            while not growth.is_closed:
+                yield from follower.records()
+                if not _wait(log, growth, follower, timeout):
+                    return
+        except UsageError:
+            if not growth.is_closed:  # otherwise the files were closed while we read
+                raise
 
     return run()
 
@@ -146,7 +151,10 @@ def follow_async(
         grown = asyncio.Event()
 
         def wake() -> None:
-            loop.call_soon_threadsafe(grown.set)
+            try:
+                loop.call_soon_threadsafe(grown.set)
+            except RuntimeError:
+                stop()  # The loop was closed with us in it: whoever appends has nothing to do with that.
 
         stop = growth.listen(wake)
         pause = POLL_SECONDS_MIN
@@ -171,6 +179,9 @@ def follow_async(
                         await asyncio.wait_for(grown.wait(), left)
                     except (TimeoutError, asyncio.TimeoutError):
                         continue
+        except UsageError:
+            if not growth.is_closed:
+                raise
         finally:
             stop()
 

@@ -3,7 +3,10 @@
 What is locked: everything that changes the log (append, roll, truncate, delete, retain, the swaps of a compaction,
 close) holds the log's lock, one thread at a time. Reading holds none: it works on a view, and never waits for a writer.
 flush() holds it only to begin and to end; while the disk works, others append. compact() holds it for its plan and for
-each swap.
+each swap, and `_compaction` all the while: one compaction at a time, and none that outlives the log.
+
+A change out of the midst of another one by the same thread is refused: by the iterable that append() reads, a signal
+handler, a finalizer. The lock would let it in, and what the first one has found out no longer holds.
 """
 
 import errno
@@ -11,15 +14,16 @@ import os
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import wraps
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from typing_extensions import Buffer, Self
 
 from logcore._columns import ColumnsStream
 from logcore._reader import read_records
 from logcore._record import Record
-from logcore.errors import StorageError, UsageError
+from logcore.errors import LogcoreError, StorageError, UsageError
 from logcore.log import compaction, retention, truncation
 from logcore.log.appending import ORIGINS, AppendResult, Origin
 from logcore.log.compaction import CompactionResult
@@ -30,6 +34,7 @@ from logcore.log.names import TopicPartition
 from logcore.log.partition import PartitionLog
 from logcore.log.readonly import ReadOnlyLog
 from logcore.log.searching import OffsetAndTimestamp, find_max_timestamp, find_timestamp
+from logcore.log.segment import Segment
 from logcore.log.uuids import TopicId, parse_topic_id
 from logcore.log.view import Isolation, LogView
 
@@ -41,10 +46,37 @@ from .directories import absolute, partition_of
 from .following import Growth, follow, follow_async
 from .reading import AnyLog, read_columns
 from .roots import Config, SharedRoot
+from .sharing import SharedReadOnlyLog
 
 Progress = Callable[[int, int], None]  # told how many bytes are done, of how many
 
 ISOLATIONS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
+
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def _change(
+    method: "Callable[Concatenate[Log, Arguments], Answer]",
+) -> "Callable[Concatenate[Log, Arguments], Answer]":
+    """A method that changes the log: it has the lock, and no other change is under way."""
+
+    @wraps(method)
+    def change(self: "Log", /, *args: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        self._check_ours()  # First: in a forked child nobody is left to let go of the lock.
+        with self._lock:
+            if self._is_changing:
+                raise UsageError(
+                    "log", where=self.path, got="a change out of the midst of another one", wanted="one after the other"
+                )
+            try:
+                self._is_changing = True
+                return method(self, *args, **named)
+            finally:
+                self._is_changing = False
+
+    return change
 
 
 class SegmentInfo(NamedTuple):
@@ -70,9 +102,14 @@ class Log:
         self._shared = shared
         self._on_close = on_close
         self._lock = threading.RLock()
+        self._is_changing = False
+        self._compaction = threading.RLock()  # taken before the lock, never after it
+        self._is_compacting = False
         self._growth = Growth()
         self._commit = GroupCommit(core, self._lock, clock) if isinstance(core, PartitionLog) else None
         self._is_closed = False
+        self._is_finished = False  # somebody has begun to do what that takes,
+        self._is_done = False  # and has done it
         self._recovery = recovery
 
     # --- what it is -------------------------------------------------------------------------------------------------
@@ -149,22 +186,27 @@ class Log:
         return [SegmentInfo(one.base_offset, one.size, one.path) for one in self._view().segments.segments]
 
     def _view(self) -> LogView:
-        if self._is_closed:
-            raise UsageError("log", where=self.path, got="a call", wanted="none after close()")
+        self._check_open()
         if isinstance(self._core, ReadOnlyLog):
             self._core.refresh()
         return self._core.view
 
     def _writable(self) -> PartitionLog:
         """What writes; the lock is held."""
-        if self._is_closed:
-            raise UsageError("log", where=self.path, got="a call", wanted="none after close()")
+        self._check_open()
         core = self._core
         if not isinstance(core, PartitionLog) or self._shared is None:
             raise UsageError("log", where=self.path, got="a write", wanted="a log that was not opened with read_only")
-        self._shared.check_ours()
         core.check_usable()
         return core
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UsageError("log", where=self.path, got="a call", wanted="none after close()")
+
+    def _check_ours(self) -> None:
+        if self._shared is not None:
+            self._shared.check_ours()
 
     def __len__(self) -> int:
         """How many offsets can be read: the records, but for gaps that transactions and compaction leave."""
@@ -195,19 +237,15 @@ class Log:
 
         UsageError for what cannot be a record, a KafkaError for what a broker would refuse, StorageError for the disk.
         """
-        with self._lock:
-            core = self._writable()
-            now_ms = self._clock()
-            result = core.append_records(
-                records,
-                now_ms=now_ms,
-                compression=compression,
-                timestamp_type=timestamp_type,
-                producer_id=whole("producer_id", producer_id),
-                producer_epoch=whole("producer_epoch", producer_epoch),
-                base_sequence=whole("base_sequence", base_sequence),
-            )
-            core.tick(now_ms)
+        result: AppendResult = self._append(
+            PartitionLog.append_records,
+            records,
+            compression=compression,
+            timestamp_type=timestamp_type,
+            producer_id=whole("producer_id", producer_id),
+            producer_epoch=whole("producer_epoch", producer_epoch),
+            base_sequence=whole("base_sequence", base_sequence),
+        )
         self._growth.tell()
         return result
 
@@ -226,19 +264,15 @@ class Log:
 
         No Python object is made for a record. The others as in append().
         """
-        with self._lock:
-            core = self._writable()
-            now_ms = self._clock()
-            result = core.append_columns(
-                columns,
-                now_ms=now_ms,
-                compression=compression,
-                timestamp_type=timestamp_type,
-                producer_id=whole("producer_id", producer_id),
-                producer_epoch=whole("producer_epoch", producer_epoch),
-                base_sequence=whole("base_sequence", base_sequence),
-            )
-            core.tick(now_ms)
+        result: AppendResult = self._append(
+            PartitionLog.append_columns,
+            columns,
+            compression=compression,
+            timestamp_type=timestamp_type,
+            producer_id=whole("producer_id", producer_id),
+            producer_epoch=whole("producer_epoch", producer_epoch),
+            base_sequence=whole("base_sequence", base_sequence),
+        )
         self._growth.tell()
         return result
 
@@ -250,25 +284,31 @@ class Log:
         """
         if origin not in ORIGINS:
             raise UsageError("origin", got=repr(origin), wanted=", ".join(ORIGINS))
-        with self._lock:
-            core = self._writable()
-            now_ms = self._clock()
-            result = core.append_batches(
-                buffer, leader_epoch=whole("leader_epoch", leader_epoch), now_ms=now_ms, origin=origin
-            )
-            core.tick(now_ms)
+        result: AppendResult | None = self._append(
+            PartitionLog.append_batches, buffer, leader_epoch=whole("leader_epoch", leader_epoch), origin=origin
+        )
         self._growth.tell()
         return result
+
+    @_change
+    def _append(self, append: Callable[..., Any], what: object, /, **options: Any) -> Any:
+        core = self._writable()
+        now_ms = moment("now_ms", self._clock())
+        core.tick(now_ms)  # Before: if it fails, the append has not been done.
+        return append(core, what, now_ms=now_ms, **options)
 
     def flush(self) -> int:
         """Make all that was appended survive the death of the machine; returns the offset up to which it does.
 
         Threads that call it together share one sync. A failure ends the log: every later call raises it.
         """
-        with self._lock:
-            self._writable()
+        self._check_writable()
         assert self._commit is not None
         return self._commit.flush()
+
+    @_change
+    def _check_writable(self) -> None:
+        self._writable()
 
     def _flush_if_open(self) -> None:
         """flush(), for whoever does not know whether somebody closes it just now."""
@@ -281,44 +321,46 @@ class Log:
             if not self._is_closed:
                 raise
 
+    @_change
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty. What lies before it is flushed first."""
-        with self._lock:
-            self._writable().roll(self._clock())
+        self._writable().roll(self._clock())
 
     def truncate_to(self, offset: int) -> bool:
         """Remove every batch that has `offset` or a later one; the log ends at `offset`. Says whether there was one."""
-        offset = whole("offset to truncate to", offset)
-        with self._lock:
-            done = truncation.truncate_to(self._writable(), offset, self._clock())
+        done = self._truncate_to(whole("offset to truncate to", offset))
         self._growth.tell()
         return done
 
+    @_change
+    def _truncate_to(self, offset: int) -> bool:
+        return truncation.truncate_to(self._writable(), offset, self._clock())
+
+    @_change
     def delete_records(self, before_offset: int) -> int:
         """Let the log begin at `before_offset` (-1: at its end), for good. Returns the log start offset.
 
         Segments that lie before it are deleted; records in the first one that is left cannot be read any more.
         """
-        before_offset = whole("before_offset", before_offset)
-        with self._lock:
-            return retention.delete_records(self._writable(), before_offset, self._clock())
+        offset = whole("before_offset", before_offset)
+        return retention.delete_records(self._writable(), offset, self._clock())
 
+    @_change
     def retain(self, now_ms: int | None = None) -> int:
         """Delete what retention.ms, retention.bytes and the log start offset let go. Returns how many segments."""
-        with self._lock:
-            core = self._writable()
-            now_ms = moment_or_now(now_ms, self._clock)
-            core.tick(now_ms)
-            core.maybe_roll_by_time(now_ms)
-            return retention.retain(core, now_ms)
+        core = self._writable()
+        now_ms = moment_or_now(now_ms, self._clock)
+        core.tick(now_ms)
+        core.maybe_roll_by_time(now_ms)
+        return retention.retain(core, now_ms)
 
+    @_change
     def tick(self, now_ms: int | None = None) -> None:
         """Do what time drives: flush.ms, segment.ms, the removal of deleted files, the expiry of producers."""
-        with self._lock:
-            core = self._writable()
-            now_ms = moment_or_now(now_ms, self._clock)
-            core.tick(now_ms)
-            core.maybe_roll_by_time(now_ms)
+        core = self._writable()
+        now_ms = moment_or_now(now_ms, self._clock)
+        core.tick(now_ms)
+        core.maybe_roll_by_time(now_ms)
 
     def _tick_if_open(self) -> None:
         """tick(), for whoever does not know whether somebody closes it just now."""
@@ -337,9 +379,8 @@ class Log:
         with self._lock:
             if self._is_closed or not self._core.config.is_compacted:
                 return None
-            core = self._writable()
-            found = self._cleanable(core, self._clock())
-            return found.dirty_ratio if compaction.is_due(core, found) else None
+            ratio, is_due = self._look(self._clock())
+            return ratio if is_due else None
 
     def _compact_if_open(self) -> None:
         """A compaction, if it is still due."""
@@ -356,9 +397,17 @@ class Log:
     @property
     def dirty_ratio(self) -> float:
         """How much of what a compaction would look at was not compacted before: 0 to 1."""
-        with self._lock:
-            core = self._writable()
-            return compaction.cleanable(core, self._cleaned_offset(core), self._clock()).dirty_ratio
+        return self._look(self._clock())[0]
+
+    @_change
+    def _look(self, now_ms: int) -> tuple[float, bool]:
+        return self._look_now(now_ms)
+
+    def _look_now(self, now_ms: int) -> tuple[float, bool]:
+        """The dirty ratio, and whether a compaction is due."""
+        core = self._writable()
+        found = self._cleanable(core, now_ms)
+        return found.dirty_ratio, compaction.is_due(core, found)
 
     def _cleanable(self, core: PartitionLog, now_ms: int) -> compaction.Cleanable:
         """What can be compacted. A checkpoint that lies outside of the log is written anew: it must not be believed
@@ -396,65 +445,104 @@ class Log:
         """
         if memory_bytes is not None:
             memory_bytes = whole("memory_bytes", memory_bytes)
-        with self._lock:
-            core = self._writable()
-            now_ms = moment_or_now(now_ms, self._clock)
-            if not core.config.is_compacted:
-                raise UsageError(
-                    "compact", where=self.path, got=f"cleanup.policy={core.config.to_dict()['cleanup.policy']}",
-                    wanted="compact, or compact,delete",
-                )  # fmt: skip
-            core.tick(now_ms)
-            found = self._cleanable(core, now_ms)
-            if only_if_due and not compaction.is_due(core, found):
-                return None
+        self._check_ours()
+        with self._compaction:
+            if self._is_compacting:
+                raise UsageError("compact", where=self.path, got="a call out of its progress", wanted="one at a time")
+            try:
+                self._is_compacting = True
+                return self._compact(now_ms, only_if_due, memory_bytes, progress)
+            finally:
+                self._is_compacting = False
+
+    def _compact(
+        self, now_ms: int | None, only_if_due: bool, memory_bytes: int | None, progress: Progress | None
+    ) -> CompactionResult | None:
+        now_ms = moment_or_now(now_ms, self._clock)
+        if only_if_due and not self._is_due(now_ms):
+            return None
         total: CompactionResult | None = None
         while True:
             try:
-                result = self._compact_once(core, now_ms, memory_bytes, progress, is_first=total is None)
+                result = self._compact_once(now_ms, memory_bytes, progress, is_first=total is None)
             except compaction.SegmentSpansTooMuch as error:
-                with self._lock:
-                    compaction.split(self._writable(), error.segment, now_ms)
+                self._split(error.segment, now_ms)
                 continue
             if result is None:
                 return total
             total = result if total is None else compaction.combined(total, result)
 
+    @_change
+    def _is_due(self, now_ms: int) -> bool:
+        self._writable().tick(now_ms)
+        return self._look_now(now_ms)[1]
+
+    @_change
+    def _split(self, segment: Segment, now_ms: int) -> None:
+        compaction.split(self._writable(), segment, now_ms)
+
     def _compact_once(
-        self, core: PartitionLog, now_ms: int, memory_bytes: int | None, progress: Progress | None, *, is_first: bool
+        self, now_ms: int, memory_bytes: int | None, progress: Progress | None, *, is_first: bool
     ) -> CompactionResult | None:
         """One pass. None if there is nothing to compact, or the log was cut meanwhile."""
-        with self._lock:
-            self._writable()
-            found = compaction.cleanable(core, self._cleaned_offset(core), now_ms)
-            if found.first_dirty_offset >= found.first_uncleanable_offset or not found.dirty_bytes:
-                if not is_first or not compaction.has_expired_horizon(core, found.first_uncleanable_offset, now_ms):
-                    return None
-                found.first_dirty_offset = core.log_start_offset  # Tombstones whose time has come: all over again.
-            done = 0
-            size = 2 * found.dirty_bytes + found.clean_bytes
-
-            def count(more: int) -> None:
-                nonlocal done
-                done += more
-                if progress is not None:
-                    progress(min(done, size), size)
-
-            one = compaction.Pass(
-                core, found, now_ms=now_ms, seed=secrets.token_bytes(16), memory_bytes=memory_bytes, progress=count
-            )
+        one = self._begin_pass(now_ms, memory_bytes, progress, is_first=is_first)
+        if one is None:
+            return None
         end_offset = one.build_map()
         for group in one.groups(end_offset):
             cleaned = one.write(group)
-            with self._lock:
-                if self._is_closed or not one.swap(group, cleaned):
-                    return None
-        with self._lock:
-            if core.generation == one.generation and self._shared is not None:
-                with self._shared.lock:
-                    self._shared.root.write_cleaned_offset(core.partition, end_offset)
+            if not self._swap(one, group, cleaned):
+                return None
+        self._end_pass(one, end_offset)
         one.result.end_offset = end_offset
         return one.result
+
+    @_change
+    def _begin_pass(
+        self, now_ms: int, memory_bytes: int | None, progress: Progress | None, *, is_first: bool
+    ) -> compaction.Pass | None:
+        core = self._writable()
+        if not core.config.is_compacted:
+            raise UsageError(
+                "compact", where=self.path, got=f"cleanup.policy={core.config.to_dict()['cleanup.policy']}",
+                wanted="compact, or compact,delete",
+            )  # fmt: skip
+        if is_first:
+            core.tick(now_ms)
+        found = self._cleanable(core, now_ms)
+        if found.first_dirty_offset >= found.first_uncleanable_offset or not found.dirty_bytes:
+            if not is_first or not compaction.has_expired_horizon(core, found.first_uncleanable_offset, now_ms):
+                return None
+            found.first_dirty_offset = core.log_start_offset  # Tombstones whose time has come: all over again.
+        done = 0
+        size = 2 * found.dirty_bytes + found.clean_bytes
+
+        def count(more: int) -> None:
+            nonlocal done
+            self._check_open()  # who closes the log waits for this
+            done += more
+            if progress is not None:
+                progress(min(done, size), size)
+
+        return compaction.Pass(
+            core, found, now_ms=now_ms, seed=secrets.token_bytes(16), memory_bytes=memory_bytes, progress=count
+        )
+
+    @_change
+    def _swap(self, one: compaction.Pass, group: compaction.Group, cleaned: Segment) -> bool:
+        try:
+            self._writable()
+        except LogcoreError:
+            cleaned.delete()
+            raise
+        return one.swap(group, cleaned)
+
+    @_change
+    def _end_pass(self, one: compaction.Pass, end_offset: int) -> None:
+        core = self._writable()
+        if core.generation == one.generation and self._shared is not None:
+            with self._shared.lock:
+                self._shared.root.write_cleaned_offset(core.partition, end_offset)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -475,7 +563,14 @@ class Log:
         if begin is None:
             begin = view.log_start_offset
         view.check_offset(begin)
-        return read_records(self._core, view, begin, end_offset, is_committed=is_committed, bytes_max=max_bytes)
+        return read_records(
+            self._core,
+            view,
+            begin,
+            end_offset,
+            is_committed=is_committed,
+            bytes_max=None if max_bytes is None else whole("max_bytes", max_bytes),
+        )
 
     def read_columns(
         self,
@@ -503,7 +598,7 @@ class Log:
             columns=columns,
             layout=layout,
             is_committed=is_committed,
-            bytes_max=max_bytes,
+            bytes_max=None if max_bytes is None else whole("max_bytes", max_bytes),
         )
 
     def follow(
@@ -514,17 +609,21 @@ class Log:
         Ends when the log is closed, or `timeout` seconds after the last record. A follower of a log that this process
         writes wakes at once; of one that another process writes, within some 20 ms.
         """
-        begin = self._view().log_end_offset if offset is None else whole("offset", offset)
+        first_offset = self._first_offset(offset, isolation)
+        return follow(self._core, self._growth, first_offset, isolation, seconds(timeout))
+
+    def _first_offset(self, offset: int | None, isolation: str) -> int:
+        """Where a follower begins."""
+        view = self._view()
         _is_committed(isolation)
-        return follow(self._core, self._growth, begin, isolation, seconds(timeout))
+        return view.log_end_offset if offset is None else whole("offset", offset)
 
     def follow_async(
         self, offset: int | None = None, *, isolation: Isolation = "read_uncommitted", timeout: float | None = None
     ) -> AsyncIterator[Record]:
         """follow() for asyncio: `async for record in log.follow_async(0)`."""
-        begin = self._view().log_end_offset if offset is None else whole("offset", offset)
-        _is_committed(isolation)
-        return follow_async(self._core, self._growth, begin, isolation, seconds(timeout))
+        first_offset = self._first_offset(offset, isolation)
+        return follow_async(self._core, self._growth, first_offset, isolation, seconds(timeout))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
         """The first record that is not older than `timestamp_ms`, or None."""
@@ -537,19 +636,33 @@ class Log:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Make everything durable and close. Followers end. Again is harmless."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self._growth.tell(is_closed=True)
-            try:
-                if isinstance(self._core, ReadOnlyLog):
-                    self._core.close()
-                elif self._shared is not None:
-                    self._shared.close_log(self._core)
-            finally:
-                self._on_close()
+        """Make everything durable and close. Followers end, and so does a compaction. Again is harmless."""
+        self._begin_close()
+        is_ours = False
+        try:
+            with self._compaction:  # It sees that the log is closed, and ends.
+                is_ours = not self._is_finished
+                self._finish_close()
+        finally:
+            if is_ours:
+                self._is_done = True
+                self._on_close()  # Without a lock of ours: it takes that of a LogRoot, which may just be closing us.
+
+    @_change
+    def _begin_close(self) -> None:
+        self._is_closed = True
+        self._growth.tell(is_closed=True)
+
+    @_change
+    def _finish_close(self) -> None:
+        """Done by the first who gets here, and waited for by the others."""
+        if self._is_finished:
+            return
+        self._is_finished = True
+        if isinstance(self._core, ReadOnlyLog):
+            self._core.close()
+        elif self._shared is not None:
+            self._shared.close_log(self._core)
 
     def __enter__(self) -> Self:
         return self
@@ -648,5 +761,5 @@ def open_read_only(root: str, partition: TopicPartition, config: LogConfig, cloc
     status = SYSTEM_DISK.status(directory)
     if status is None or not status.is_directory:
         raise StorageError("open", errno=errno.ENOENT if status is None else errno.ENOTDIR, path=directory)
-    core = ReadOnlyLog(SYSTEM_DISK, root, partition, config, now_ms=clock())
+    core = SharedReadOnlyLog(SYSTEM_DISK, root, partition, config, now_ms=clock())
     return Log(core, clock, Recovery(was_clean=True, end_offset=core.view.log_end_offset), None, lambda: None)

@@ -124,17 +124,18 @@ class LogRoot:
 
     def delete_topic(self, topic: str) -> None:
         """Delete all partitions of a topic, for good."""
-        with self._lock:
-            shared = self._writable()
-            numbers = self.partitions(topic)
-            if not numbers:
-                raise UnknownTopicOrPartitionError(f"topic {topic!r}: got no partition in {self._path}, wanted one")
-            for number in numbers:
-                partition = TopicPartition(topic, number)
-                if partition in self._logs:
-                    self._logs[partition].close()
-                with shared.lock:
-                    shared.root.delete(partition)
+        shared = self._writable()
+        numbers = self.partitions(topic)
+        if not numbers:
+            raise UnknownTopicOrPartitionError(f"topic {topic!r}: got no partition in {self._path}, wanted one")
+        for number in numbers:
+            partition = TopicPartition(topic, number)
+            with self._lock:
+                known = self._logs.get(partition)
+            if known is not None:
+                known.close()  # Without our lock: who closes a log, or is told of its compaction, may want it.
+            with self._lock, shared.lock:
+                shared.root.delete(partition)
 
     def _settings(self, config: Config | None) -> LogConfig:
         return self._config if config is None else self._config.with_changes(config)
@@ -160,33 +161,44 @@ class LogRoot:
         partition = whole("partition", partition)
         if not 0 <= partition <= PARTITION_MAX:
             raise UsageError("partition", where=f"topic {topic!r}", got=partition, wanted=f"0 to {PARTITION_MAX}")
-        with self._lock:
-            self._check_open()
-            key = TopicPartition(topic, partition)
-            known = self._logs.get(key)
-            if known is not None:
-                return known
-            settings = self._settings(config)
-            if self._shared is None:
-                if partition not in self.partitions(topic):
-                    raise UnknownTopicOrPartitionError(f"partition {key}: got none in {self._path}, wanted one")
-                log = open_read_only(self._path, key, settings, self._clock)
-            else:
-                log = open_shared(
-                    self._writable(),
-                    key,
-                    settings,
-                    create=create,
-                    on_close=partial(self._forget, key),
-                    progress=progress,
-                )
-            self._logs[key] = log
-            return log
+        key = TopicPartition(topic, partition)
+        waited_for: Log | None = None
+        while True:
+            with self._lock:
+                self._check_open()
+                known = self._logs.get(key)
+                if known is not None and not known.closed:
+                    return known
+                if known is None or known is waited_for:
+                    self._logs[key] = self._open(key, self._settings(config), create=create, progress=progress)
+                    return self._logs[key]
+            # Somebody closes it just now. Without our lock, as in delete_topic().
+            waited_for = known
+            known.close()
+
+    def _open(
+        self, key: TopicPartition, settings: LogConfig, *, create: bool, progress: Callable[[int], None] | None
+    ) -> Log:
+        if self._shared is not None:
+            return open_shared(
+                self._writable(),
+                key,
+                settings,
+                create=create,
+                on_close=partial(self._forget, key),
+                progress=progress,
+            )
+        if key.partition not in self.partitions(key.topic):
+            raise UnknownTopicOrPartitionError(f"partition {key}: got none in {self._path}, wanted one")
+        return open_read_only(self._path, key, settings, self._clock)
 
     def _forget(self, partition: TopicPartition) -> None:
+        """A log of it was closed; another one may have been opened since."""
         with self._lock:
-            self._logs.pop(partition, None)
-            self._uncompactable.pop(partition, None)
+            known = self._logs.get(partition)
+            if known is not None and known._is_done:
+                del self._logs[partition]
+                self._uncompactable.pop(partition, None)
 
     def append(
         self, topic: str, records: Iterable[Row], *, compression: str | None = None, timestamp_type: str | None = None
@@ -229,14 +241,22 @@ class LogRoot:
     # --- time, and the end ------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what time drives in every open log, and write the checkpoints if a minute has passed."""
+        """Do what time drives in every open log, and write the checkpoints if a minute has passed.
+
+        A log that fails does not keep the others from it; the first failure is raised.
+        """
         shared = self._writable()
+        failures = self._failures(Log._tick_if_open)
+        if self._clock() - shared.root.checkpointed_ms >= 60_000:
+            failures += _failure_of(self.checkpoint)
+        if failures:
+            raise failures[0]
+
+    def _failures(self, work: Callable[[Log], None]) -> list[LogcoreError]:
+        """Do something with every open log. One that fails does not keep the others from it."""
         with self._lock:
             logs = list(self._logs.values())
-        for log in logs:
-            log._tick_if_open()
-        if self._clock() - shared.root.checkpointed_ms >= 60_000:
-            self.checkpoint()
+        return [error for log in logs for error in _failure_of(partial(work, log))]
 
     def checkpoint(self) -> None:
         """Write down up to where each log is on the disk, so that less has to be read after a crash."""
@@ -259,10 +279,9 @@ class LogRoot:
 
         A log that fails does not keep the others from it; the first failure is raised.
         """
-        self.tick()
+        failures = _failure_of(self.tick)
         with self._lock:
             logs = list(self._logs.items())
-        failures: list[LogcoreError] = []
         due: list[tuple[float, TopicPartition, Log]] = []
         for partition, log in logs:
             try:
@@ -295,16 +314,18 @@ class LogRoot:
             if self._is_closed:
                 return
             self._is_closed = True
-        if self._background is not None:
-            self._background.stop()
         failures: list[LogcoreError] = []
-        for log in list(self._logs.values()):
-            try:
-                log.close()
-            except LogcoreError as error:
-                failures.append(error)
-        if self._shared is not None:
-            self._shared.leave()
+        try:
+            if self._background is not None:
+                self._background.stop()
+            for log in list(self._logs.values()):
+                try:
+                    log.close()
+                except LogcoreError as error:
+                    failures.append(error)
+        finally:
+            if self._shared is not None:
+                self._shared.leave()
         if failures:
             raise failures[0]
 
@@ -326,6 +347,14 @@ def _each(records: Iterable[Row]) -> Iterable[Row]:
     if not isinstance(records, (str, bytes, bytearray, Mapping)) and hasattr(records, "__iter__"):
         return records
     raise UsageTypeError("records", got=type(records).__name__, wanted="an iterable of records")
+
+
+def _failure_of(work: Callable[[], None]) -> list[LogcoreError]:
+    try:
+        work()
+    except LogcoreError as error:
+        return [error]
+    return []
 
 
 def open_root(

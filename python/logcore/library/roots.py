@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Mapping
 
-from logcore.errors import UsageError
+from logcore.errors import LogcoreError, UsageError
 from logcore.log.config import LogConfig
 from logcore.log.disk import SYSTEM_DISK, Disk
 from logcore.log.loader import Recovery
@@ -112,15 +112,22 @@ class SharedRoot:
             self.root.note_closed(log)
 
     def checkpoint(self, logs: "list[tuple[PartitionLog, threading.RLock]]") -> None:
-        """Write down up to where each of these logs is on the disk."""
+        """Write down up to where each of these logs is on the disk. The first that has failed is raised at the end."""
+        failures: list[LogcoreError] = []
         for log, lock in logs:
             with lock:
                 if self.root.logs.get(log.partition) is log:
-                    log.sync_sealed()
+                    try:
+                        log.sync_sealed()
+                    except LogcoreError as error:
+                        failures.append(error)  # what is written down of it already still holds
+                        continue
                     with self.lock:
                         self.root.note(log)
         with self.lock:
             self.root.write(self.clock())
+        if failures:
+            raise failures[0]
 
     def leave(self) -> None:
         """One user less. The last one closes the root; a forked child only forgets it."""
@@ -128,8 +135,8 @@ class SharedRoot:
             self.users -= 1
             if self.users:
                 return
-            _registry.pop(self.key, None)
             if self.pid == os.getpid():
+                _registry.pop(self.key, None)
                 self.root.close(self.clock())
             else:
                 self.root.abandon()
@@ -140,10 +147,18 @@ def enter(directory: str, clock: Clock, disk: Disk = SYSTEM_DISK) -> SharedRoot:
     key = os.path.realpath(directory)
     with _registry_lock:
         shared = _registry.get(key)
-        if shared is not None and shared.pid != os.getpid():
-            shared = None  # A forked child begins anew, and will be told who has the lock.
         if shared is None:
             check_root(directory, disk)
             shared = _registry[key] = SharedRoot(key, directory, clock, disk)
         shared.users += 1
         return shared
+
+
+def _begin_anew() -> None:
+    """A forked child has no root open, and will be told who has the lock; whoever held ours here is not there."""
+    global _registry_lock
+    _registry_lock = threading.Lock()
+    _registry.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

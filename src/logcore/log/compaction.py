@@ -310,10 +310,11 @@ class Pass:
         old = [one for one in group.segments if any(one is known for known in log.segments)]
         try:
             swap_in(log.disk, log.directory, log.segments, old, [cleaned])
-        except StorageError as error:
-            raise log.fail(error) from None  # half of it is done, and whoever opens the log next does the rest
-        log.forget_segments(old, kept_offset=cleaned.base_offset, now_ms=self.now_ms)
-        log.publish()
+            log.forget_segments(old, kept_offset=cleaned.base_offset, now_ms=self.now_ms)
+            cleaned.release_if_sealed()  # Nobody has noted that it is open.
+            log.publish()
+        except BaseException as error:
+            raise log.fail_halfway("compaction", error) from None
         return True
 
 

@@ -36,7 +36,7 @@ from .names import (
     TopicPartition,
     parse_file_name,
 )
-from .partition import Keeper, PartitionLog
+from .partition import UNSYNCED_SEGMENTS_MAX, Keeper, PartitionLog
 from .producers import ProducerState
 from .recovery import Outcome, Progress, SegmentRecovery, rebuild_producers, recover_segment
 from .segment import OpenSegments, Segment, SegmentOffsetOverflow
@@ -319,11 +319,22 @@ class Loader:
             progress=self._progress,
         )
         producers.take_snapshot(sync=False)
+        if len(self.recovered) >= UNSYNCED_SEGMENTS_MAX:
+            self._sync_recovered()
         self.recovered.append(segment)
         if done.bytes_cut:
             self.recovery.bytes_cut += done.bytes_cut
             self.recovery.outcome, self.recovery.error = done.outcome, done.error
         return done
+
+    def _sync_recovered(self) -> None:
+        """Make what was recovered so far survive the machine: as long as it does not, its files stay open."""
+        for segment in self.recovered:
+            if any(segment is kept for kept in self.segments):
+                segment.is_log_dirty = True
+                segment.sync()
+                segment.release_if_sealed()
+        self.recovered.clear()
 
     def _delete_behind(self, segment: Segment) -> None:
         """Segments behind a bad batch would be behind a hole."""

@@ -13,6 +13,7 @@ would say that all is well. Every later call raises the same StorageError, and t
 What makes a log out of its files is in loader.py; retention and truncation are here, compaction in cleaner.py.
 """
 
+import errno
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +26,7 @@ from logcore._encode import encode_columns
 from logcore._record import encode_batches
 from logcore.errors import (
     InvariantError,
+    LogcoreError,
     LogTruncatedError,
     OffsetOutOfRangeError,
     RecordListTooLargeError,
@@ -38,7 +40,7 @@ from .config import LogConfig
 from .disk import Disk, DiskFile
 from .epochs import EpochEndOffset, LeaderEpochCache
 from .feeding import aborted_transaction, producer_batches
-from .names import DELETED, SEGMENT_SUFFIXES, TopicPartition, file_name
+from .names import DELETED, OFFSET_MAX, SEGMENT_SUFFIXES, TopicPartition, file_name
 from .producer_append import Origin as ProducerOrigin
 from .producer_append import ProducerAppend
 from .producers import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, ProducerState
@@ -49,6 +51,7 @@ from .uuids import TopicId
 from .verification import NO_GUARD, VerificationGuard
 from .view import Isolation, LogView
 
+UNSYNCED_SEGMENTS_MAX = 32  # sealed ones: each has three files open until it is on the disk whole
 BATCH_BYTES_MAX = 1 << 20  # of a batch that rows and columns are cut into, if max.message.bytes is not less
 TRANSACTION_VERSION = 2  # of markers that a coordinator appends, unless it says otherwise
 
@@ -90,6 +93,7 @@ class Flush(NamedTuple):
 
     disk: Disk
     end_offset: int
+    segments: list[Segment]
     files: list[DiskFile]
     directories: list[str]
 
@@ -149,7 +153,8 @@ class PartitionLog:
         self.is_parent_dirty = False
         self.is_changed = False  # not what it was when it was opened
         self.least_epoch = 0  # the log was cut: what comes now must not pass for what was there
-        self._unsynced: list[Segment] = []  # sealed, and perhaps not synced whole
+        self._unsynced: list[Segment] = []  # sealed, and perhaps not synced whole; at most UNSYNCED_SEGMENTS_MAX
+        self._begun: list[Flush] = []  # that have not ended: what they are to sync is not on the disk yet
         self._deletions: list[PendingDeletion] = []
         self.view: LogView
         self.publish()
@@ -188,6 +193,7 @@ class PartitionLog:
 
     def view_from(self, offset: int) -> LogView:
         """The log as it is now, for a reader who found a segment of its own deleted."""
+        self.check_usable()  # Half of a deletion is done, and what has which name is not known.
         if offset < self.view.log_start_offset:
             raise OffsetOutOfRangeError(
                 f"read of {self.partition}: got offset {offset}, wanted {self.view.log_start_offset} or more: "
@@ -267,8 +273,18 @@ class PartitionLog:
         """End the log because of `error`."""
         if self.failure is None:
             self.failure = StorageError(
-                f"log {self.partition} after a failed {error.what}", errno=error.errno or 5, path=error.path
+                f"log {self.partition} after a failed {error.what}", errno=error.errno or errno.EIO, path=error.path
             )
+        return error
+
+    def fail_halfway(self, what: str, error: BaseException) -> BaseException:
+        """End the log because `what` was not done whole: the disk refused, or a signal handler has raised.
+
+        What is in memory no longer says what is on the disk; whoever opens the log next does the rest, or none.
+        """
+        if isinstance(error, StorageError):
+            return self.fail(error)
+        self.fail(StorageError(what, errno=errno.EINTR, path=self.directory))
         return error
 
     # --- appending --------------------------------------------------------------------------------------------------
@@ -403,18 +419,27 @@ class PartitionLog:
         guard: VerificationGuard = NO_GUARD,
     ) -> AppendResult:
         first_offset = self.log_end_offset
+        if batches.summary.last_offset >= OFFSET_MAX:  # There is an offset behind each, where the log ends.
+            raise UsageError(
+                "offset to append", where=self.directory, got=batches.summary.last_offset,
+                wanted=f"less than {OFFSET_MAX}",
+            )  # fmt: skip
         runs = list(self._runs(batches))
+        active, size = self.segments.active, self.segments.active.size
         try:
             for run in runs:
                 duplicate = self._append_run(run, origin, now_ms, transaction_version, guard)
                 if duplicate is not None:
                     return duplicate
-        except BaseException:
-            if self.log_end_offset != first_offset:  # an earlier run is in an earlier segment
-                self._take_back(first_offset, now_ms)
-            raise
-        finally:
             self.publish()
+        except BaseException:
+            # An earlier run is in an earlier segment; or a signal handler has raised when the batches were written, and
+            # not yet counted.
+            now_active = self.segments.active
+            if self.log_end_offset != first_offset or now_active.size != (size if now_active is active else 0):
+                self._take_back(first_offset, now_ms)
+            self.publish()
+            raise
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now_ms)
         return self._result(batches)
@@ -440,6 +465,8 @@ class PartitionLog:
             truncation.cut(self, offset, now_ms)
         except StorageError as error:
             self.fail(error)
+        except BaseException as error:
+            raise self.fail_halfway("append", error) from None
 
     def _runs(self, batches: Appendable) -> Iterable[Appendable]:
         """`batches` in pieces that fit a segment each. Only what was encoded here can be longer than one."""
@@ -575,6 +602,17 @@ class PartitionLog:
             return active
         if base_offset <= active.base_offset:
             raise InvariantError(f"roll of {self.directory} to {base_offset}, behind {active!r}")
+        if len(self._unsynced) >= UNSYNCED_SEGMENTS_MAX:
+            self.sync_sealed()
+        try:
+            return self._roll(base_offset, now_ms)
+        except LogcoreError:
+            raise  # The log has its last segment still, or the new one already.
+        except BaseException as error:
+            raise self.fail_halfway("roll", error) from None
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        active = self.segments.active
         for kind in SEGMENT_SUFFIXES:
             self.disk.unlink(f"{self.directory}/{file_name(base_offset, kind)}")
         active.seal()
@@ -612,28 +650,55 @@ class PartitionLog:
         return self.end_flush(started, now_ms)
 
     def begin_flush(self) -> "Flush":
-        """What flush() has to sync. The log may be appended to while run() of it runs."""
+        """What flush() has to sync. The log may be appended to while run() of it runs.
+
+        What another flush has begun to sync is synced here too: nobody knows yet whether it will be. That one may be
+        under way in another thread, or have been interrupted.
+        """
         self.check_usable()
+        for segment in self._being_synced():
+            segment.is_log_dirty = True
         dirty = [one for one in (*self._unsynced, self.segments.active) if one.is_log_dirty]
+        started = Flush(
+            self.disk, self.written_end_offset, dirty, [one.file for one in dirty], self._dirty_directories()
+        )
+        self._begun.append(started)  # First: whatever interrupts this, the next flush does it again.
         for segment in dirty:
             segment.is_log_dirty = False  # What is appended from here on makes it so again.
-        return Flush(self.disk, self.written_end_offset, [one.file for one in dirty], self._take_dirty_directories())
+        self._clear_directories()
+        return started
 
     def end_flush(self, started: "Flush", now_ms: int) -> int:
         """Note that run() has ended well."""
         self.recovery_point = max(self.recovery_point, min(started.end_offset, self.log_end_offset))
         self.flushed_ms = now_ms
+        for index, begun in enumerate(self._begun):
+            if begun is started:
+                del self._begun[: index + 1]  # The ones before it had nothing to sync that it had not.
+                break
         return self.recovery_point
 
-    def _take_dirty_directories(self) -> list[str]:
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is something to flush beside what lies behind the recovery point."""
+        return bool(self._begun or self.is_directory_dirty or self.is_parent_dirty or self.segments.active.is_log_dirty)
+
+    def _being_synced(self) -> list[Segment]:
+        return [segment for flush in self._begun for segment in flush.segments]
+
+    def _dirty_directories(self) -> list[str]:
         """The directories whose entries have changed since they were synced."""
+        begun = {directory for flush in self._begun for directory in flush.directories}
+        parent = self.directory.rpartition("/")[0] or "/"
         found = []
-        if self.is_directory_dirty or self.producers.snapshots.is_directory_changed:
+        if self.is_directory_dirty or self.producers.snapshots.is_directory_changed or self.directory in begun:
             found.append(self.directory)
-        if self.is_parent_dirty:
-            found.append(self.directory.rpartition("/")[0] or "/")
-        self.is_directory_dirty = self.is_parent_dirty = self.producers.snapshots.is_directory_changed = False
+        if self.is_parent_dirty or parent in begun:
+            found.append(parent)
         return found
+
+    def _clear_directories(self) -> None:
+        self.is_directory_dirty = self.is_parent_dirty = self.producers.snapshots.is_directory_changed = False
 
     @property
     def recovery_point_to_keep(self) -> int:
@@ -663,12 +728,17 @@ class PartitionLog:
         """
         self.check_usable()
         try:
+            for segment in self._being_synced():
+                segment.is_log_dirty = True
             for segment in self._unsynced:
                 segment.sync()
+                if segment is not self.segments.active:
+                    segment.release_if_sealed()
             self._unsynced.clear()
             self.producers.snapshots.sync()
-            for directory in self._take_dirty_directories():
+            for directory in self._dirty_directories():
                 self.disk.sync_directory(directory)
+            self._clear_directories()
         except StorageError as error:
             raise self.fail(error) from None
 
@@ -696,10 +766,8 @@ class PartitionLog:
         return True
 
     def _delete_due(self, now_ms: int | None) -> None:
-        due = [one for one in self._deletions if now_ms is None or one.due_ms <= now_ms]
-        self._deletions = [one for one in self._deletions if one not in due]
-        for one in due:
-            one.delete()
+        while self._deletions and (now_ms is None or self._deletions[0].due_ms <= now_ms):
+            self._deletions.pop(0).delete()  # A file that cannot be removed is tried once, and keeps no other.
 
     def delete_later(self, segments: list[Segment], now_ms: int) -> None:
         """Rename the files of segments that are out of the log to .deleted, and remove them after a while.

@@ -11,14 +11,23 @@ What the writer does meanwhile:
     retention           segments vanish: reading there is out of range
     compaction          a segment is replaced: what is open goes on, what is opened later is the new one. Offsets tell
                         what was read already, so nothing comes twice
+    deletes the topic   the directory is gone; if another topic of that name is made, its id is another one
     truncation          the log is shorter, or goes on in a new leader epoch that begins before what was read: that is
                         LogTruncatedError for who has read it (KIP-320)
 """
 
 import errno
+from collections.abc import Callable
 
 from logcore._index import OffsetIndex, TimeIndex
-from logcore.errors import CorruptBatch, CorruptCheckpoint, LogTruncatedError, OffsetOutOfRangeError, StorageError
+from logcore.errors import (
+    CorruptBatch,
+    CorruptCheckpoint,
+    InconsistentTopicIdError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 
 from .checkpoints import EpochEntry, read_epochs, read_offsets
 from .config import LogConfig
@@ -39,7 +48,7 @@ from .names import (
 from .partition_metadata import read_partition_metadata
 from .producers import ProducerState
 from .recovery import CHUNK_BYTES, read_producers
-from .segment import OpenSegments, Segment
+from .segment import OFFSET_SPAN_MAX, OpenSegments, Segment
 from .segments import Segments
 from .view import Isolation, LogView
 
@@ -49,7 +58,19 @@ LISTINGS_MAX = 100  # how often a directory is listed anew because a file of it 
 class ReadOnlySegment(Segment):
     """A segment whose indexes are read into memory, as far as they are written."""
 
-    __slots__ = ()
+    __slots__ = ("check_topic",)
+
+    check_topic: Callable[[], None]  # raises if the topic was deleted, and what has its name is another one
+
+    def _note_opened(self) -> None:
+        try:
+            self.check_topic()  # Now that the file is open: a new topic has its id before it has a segment.
+            status = self.disk.status(self.path)
+        except BaseException:
+            self.release()
+            raise
+        self.inode = None if status is None else status.inode
+        super()._note_opened()
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -191,7 +212,7 @@ class ReadOnlyLog:
 
     def _segment(self, base_offset: int, suffix: str, *, is_last: bool = False) -> Segment:
         # The last one stays open: the end that is known is one of this very file.
-        return ReadOnlySegment(
+        segment = ReadOnlySegment(
             self.disk,
             self.directory,
             base_offset,
@@ -201,6 +222,16 @@ class ReadOnlyLog:
             is_writable=False,
             opened=None if is_last else self._opened,
         )
+        segment.check_topic = self._check_topic
+        return segment
+
+    def _check_topic(self) -> None:
+        found = read_partition_metadata(self.disk, f"{self.directory}/{PARTITION_METADATA}")
+        if found is not None and self.topic_id is not None and found != self.topic_id:
+            raise InconsistentTopicIdError(
+                f"read of {self.partition}: got topic id {found}, wanted {self.topic_id}: "
+                "the topic was deleted, and another one has its name"
+            )
 
     def _list(self) -> dict[int, str]:
         """The segments: base offset -> suffix of its files.
@@ -260,12 +291,12 @@ class ReadOnlyLog:
             segment = self.segments.active
             size = segment.file.size
         if not self._end_position:
-            self._end_position = segment.start_for(segment.base_offset + 0x7FFFFFFF, size)
+            self._end_position = segment.start_for(min(segment.base_offset + OFFSET_SPAN_MAX, OFFSET_MAX), size)
         while self._end_position < size:
             _, scan = segment.log.chunk(self._end_position, size, CHUNK_BYTES)
             for header in scan.headers:
                 last_offset = int(header["last_offset"])
-                if last_offset < self._end_offset:
+                if last_offset < self._end_offset or last_offset >= OFFSET_MAX:
                     return  # offsets do not go back: these are bytes from before a truncation
                 self._end_offset = last_offset + 1
                 self._end_position += int(header["size_in_bytes"])

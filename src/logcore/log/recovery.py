@@ -24,6 +24,7 @@ from logcore.errors import CorruptBatch, CorruptionReason
 from .appending import Headers
 from .epochs import LeaderEpochCache
 from .feeding import replay
+from .names import OFFSET_MAX
 from .producers import ProducerState
 from .segment import Segment, SegmentOffsetOverflow
 from .segments import Segments
@@ -111,7 +112,7 @@ def _good(segment: Segment, scan: BatchScan, position: int, next_offset: int) ->
     # Messages of magic 0 and 1 tell their last offset only.
     firsts = np.where(headers["magic"] < 2, lasts, headers["base_offset"])
     expected = np.concatenate(([next_offset], lasts[:-1] + 1))
-    bad = np.flatnonzero((firsts < expected) | (lasts < firsts))
+    bad = np.flatnonzero((firsts < expected) | (lasts < firsts) | (lasts == OFFSET_MAX))
     if len(bad):
         first = int(bad[0])
         # No checksum covers an offset. If the one that goes back belongs into a gap, what leapt over it is wrong.

@@ -8,7 +8,7 @@ a hole in it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from logcore.errors import OffsetOutOfRangeError, StorageError
+from logcore.errors import OffsetOutOfRangeError
 
 from .segment import Segment
 
@@ -110,10 +110,11 @@ def _delete(log: "PartitionLog", is_due: _Rule, now_ms: int) -> int:
     following = log.segments.higher(due[-1].base_offset)
     assert following is not None
     raise_log_start_offset(log, following.base_offset)
-    log.segments.replace(due, [])
     try:
+        log.segments.replace(due, [])
         log.delete_later(due, now_ms)
-    except StorageError as error:
-        raise log.fail(error) from None  # they are in no list any more, and would be back under their names
+    except BaseException as error:
+        # They are in no list any more, and would be back under their names.
+        raise log.fail_halfway("deletion of segments", error) from None
     log.publish()
     return len(due)

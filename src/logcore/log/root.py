@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from logcore.errors import LogcoreError, UnknownTopicOrPartitionError, UsageError
+from logcore.errors import LogcoreError, StorageError, UnknownTopicOrPartitionError, UsageError
 
 from .checkpoints import read_offsets, write_offsets
 from .config import LogConfig
@@ -135,8 +135,9 @@ class Root:
 
     def _remove_deleted(self) -> None:
         for name in self.disk.list(self.directory):
-            if name.endswith(DELETE_DIRECTORY) and _is_partition(name):
-                remove_tree(self.disk, f"{self.directory}/{name}")
+            path = f"{self.directory}/{name}"
+            if name.endswith(DELETE_DIRECTORY) and _is_partition(name) and _is_directory(self.disk, path):
+                remove_tree(self.disk, path)
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
@@ -165,7 +166,11 @@ class Root:
         if self.disk.status(directory) is None:
             if not create:
                 raise UnknownTopicOrPartitionError(f"partition {partition}: got no directory {directory}, wanted one")
+            # One that had its name was removed by hand, or by a process that died then: this one begins at 0.
+            self._forget_offsets(partition)
             is_new = self.disk.make_directory(directory)
+            # If this fails, the directory is there the next time, and its name not on the disk.
+            self._unclean.add(partition)
         metadata = PartitionMetadata.load(self.disk, f"{directory}/{PARTITION_METADATA}", topic_id)
         if metadata.topic_id is None:
             metadata.record(self._topic_id(partition) or draw_topic_id(self.chance.draw_bytes))
@@ -189,6 +194,8 @@ class Root:
         log.is_parent_dirty = is_new or not loader.found.is_clean
         log.is_changed |= is_new or is_changed or not loader.found.is_clean
         self.logs[partition] = log
+        if is_new:
+            self._unclean.discard(partition)
         return log, loader.recovery
 
     def _topic_id(self, partition: TopicPartition) -> TopicId | None:
@@ -240,12 +247,16 @@ class Root:
         moved = f"{self.directory}/{moving_directory(partition, unique, DELETE_DIRECTORY)}"
         self.disk.rename(directory, moved)
         self.disk.sync_directory(self.directory)
-        for checkpoint in (self.recovery_points, self.log_starts, self.cleaned, self.high_watermarks):
-            checkpoint.set(partition, None)
-            checkpoint.write(self.disk)
+        self._forget_offsets(partition)
         self._unclean.discard(partition)
         self._broker_epoch = UNKNOWN_BROKER_EPOCH
         remove_tree(self.disk, moved)
+
+    def _forget_offsets(self, partition: TopicPartition) -> None:
+        """Remove what the checkpoints say of a partition."""
+        for checkpoint in (self.recovery_points, self.log_starts, self.cleaned, self.high_watermarks):
+            checkpoint.set(partition, None)
+            checkpoint.write(self.disk)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
@@ -351,8 +362,7 @@ def list_partitions(disk: Disk, directory: str) -> list[TopicPartition]:
         if not _is_partition(name):
             continue
         partition, kind = parse_directory(name)
-        status = disk.status(os.path.join(directory, name))
-        if kind or status is None or not status.is_directory:
+        if kind or not _is_directory(disk, os.path.join(directory, name)):
             continue
         if partition in found:
             raise UsageError(
@@ -365,13 +375,18 @@ def list_partitions(disk: Disk, directory: str) -> list[TopicPartition]:
     return sorted(partition for partition, name in found.items() if name == str(partition))
 
 
-def remove_tree(disk: Disk, directory: str) -> None:
-    """Remove a directory and what is in it."""
-    for name in disk.list(directory):
-        path = f"{directory}/{name}"
-        status = disk.status(path)
-        if status is not None and status.is_directory:
-            remove_tree(disk, path)
-        else:
-            disk.unlink(path)
-    disk.remove_directory(directory)
+def _is_directory(disk: Disk, path: str) -> bool:
+    status = disk.status(path)
+    return status is not None and status.is_directory
+
+
+def remove_tree(disk: Disk, path: str) -> None:
+    """Remove a directory and what is in it. Of a link to a directory only the link: what it leads to is not ours."""
+    try:
+        disk.unlink(path)
+    except StorageError:
+        if not _is_directory(disk, path):
+            raise
+        for name in disk.list(path):
+            remove_tree(disk, f"{path}/{name}")
+        disk.remove_directory(path)

@@ -29,11 +29,11 @@ from typing_extensions import Buffer
 from logcore._batch import BatchSummary, summarize
 from logcore._index import OffsetIndex, TimeIndex
 from logcore._segment import BatchFile, BatchPosition, Indexer, RecordPosition
-from logcore.errors import CorruptIndex, StorageError, UsageError
+from logcore.errors import CorruptBatch, CorruptIndex, CorruptionReason, StorageError, UsageError
 
 from .config import LogConfig
 from .disk import Disk, DiskFile
-from .names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+from .names import INDEX, LOG, OFFSET_MAX, TIME_INDEX, TXN_INDEX, file_name
 from .txnindex import TransactionIndex
 
 OPEN_SEGMENTS_MAX = 64  # sealed ones of a log that have files open, three at most each
@@ -90,7 +90,6 @@ class Segment:
     __slots__ = (
         "_are_indexes_dirty",
         "_indexer",
-        "_is_deleted",
         "_is_sealed",
         "_kinds",
         "_log",
@@ -103,6 +102,8 @@ class Segment:
         "disk",
         "first_timestamp",
         "inode",
+        "is_closed",
+        "is_deleted",
         "is_index_damaged",
         "is_log_dirty",
         "is_noted",
@@ -146,10 +147,10 @@ class Segment:
         self.max_position: tuple[int, int] | None = None  # largest timestamp, offset; None: ask the time index
         self.first_timestamp: int | None = None  # of the first batch; None: not looked up yet
         self.inode: int | None = None  # of the open .log, beside a writer who may replace it
+        self.is_closed = self.is_deleted = False  # Its files are not opened again: by then others may have the names.
         self.is_index_damaged = False  # an index was found to be unusable
         self.is_log_dirty = False  # has bytes that were not synced
         self._are_indexes_dirty = False
-        self._is_deleted = False
         self._is_sealed = False  # by this object; one that was sealed before it was opened is not written to either
         self.transactions = TransactionIndex(
             disk,
@@ -173,22 +174,27 @@ class Segment:
 
     @property
     def log(self) -> BatchFile:
-        """The batches; opens the file. Another thread may let go of it meanwhile, here and below."""
-        log = self._log
+        """The batches; opens the file."""
+        log = self._log  # A thread that opens others may let go of it at any time.
         if log is None:
-            if self._is_deleted:  # another may have its name
-                raise StorageError("open", errno=errno.ENOENT, path=self.path)
+            self._check_open()
             file = self.disk.open(self.path, is_writable=self.is_writable)
             if file.size > POSITION_MAX:
                 file.close()
                 raise StorageError("open a segment", errno=errno.EFBIG, path=self.path)
             log = self._log = BatchFile(file)
-            if not self.is_writable:
-                status = self.disk.status(self.path)
-                self.inode = None if status is None else status.inode
-            if self.opened is not None:
-                self.opened.note(self)
+            self._note_opened()
         return log
+
+    def _note_opened(self) -> None:
+        if self.opened is not None:
+            self.opened.note(self)
+
+    def _check_open(self) -> None:
+        if self.is_deleted:
+            raise StorageError("open", errno=errno.ENOENT, path=self.path)
+        if self.is_closed:
+            raise UsageError("segment", where=self.path, got="a call", wanted="none after close()")
 
     @property
     def file(self) -> DiskFile:
@@ -242,16 +248,19 @@ class Segment:
         """To look positions up. Empty if there is no usable file: then the log is searched from its beginning."""
         index = self._offset_index
         if index is None:
-            index = OffsetIndex(b"", self.base_offset)
+            self._check_open()
             if self._has(INDEX):
-                mapped = OffsetIndex(self.disk.map(self.path_of(INDEX), 0), self.base_offset)
+                index = OffsetIndex(self.disk.map(self.path_of(INDEX), 0), self.base_offset)
                 try:
-                    mapped.check()
-                    index = mapped
+                    index.check()
                 except CorruptIndex:
                     self.is_index_damaged = True
-                    mapped.close()
-            self._offset_index = index
+                    index.close()
+                    index = None
+            if index is None:
+                index = OffsetIndex(b"", self.base_offset)
+            if self._offset_index is None:  # Otherwise the writer has opened it meanwhile, to write.
+                self._offset_index = index
         return index
 
     @property
@@ -259,16 +268,19 @@ class Segment:
         """To look times up; empty if there is no usable file."""
         index = self._time_index
         if index is None:
-            index = TimeIndex(b"", self.base_offset)
+            self._check_open()
             if self._has(TIME_INDEX):
-                mapped = TimeIndex(self.disk.map(self.path_of(TIME_INDEX), 0), self.base_offset)
+                index = TimeIndex(self.disk.map(self.path_of(TIME_INDEX), 0), self.base_offset)
                 try:
-                    mapped.check()
-                    index = mapped
+                    index.check()
                 except CorruptIndex:
                     self.is_index_damaged = True
-                    mapped.close()
-            self._time_index = index
+                    index.close()
+                    index = None
+            if index is None:
+                index = TimeIndex(b"", self.base_offset)
+            if self._time_index is None:  # Otherwise the writer has opened it meanwhile, to write.
+                self._time_index = index
         return index
 
     @property
@@ -295,9 +307,10 @@ class Segment:
 
     def distrust_index(self) -> None:
         """An entry was not what it says: search this segment from its beginning from now on."""
-        if self._indexer is None:
+        index, empty = self._offset_index, OffsetIndex(b"", self.base_offset)
+        if index is None or not index.is_writable:  # The writer has looked at what it writes to.
             self.is_index_damaged = True
-            self._offset_index = OffsetIndex(b"", self.base_offset)
+            self._offset_index = empty
 
     def has_bad_index(self, end_offset: int) -> bool:
         """Whether its indexes cannot be those of a segment that ends at `end_offset`, as far as their ends show."""
@@ -316,8 +329,16 @@ class Segment:
         """The offset after its last record: found from the last index entry on."""
         if not self.size:
             return self.base_offset
-        last = self.log.last(self.start_for(self.base_offset + OFFSET_SPAN_MAX, end), end)
-        return self.base_offset if last is None else last.last_offset + 1
+        last = self.log.last(self.start_for(min(self.base_offset + OFFSET_SPAN_MAX, OFFSET_MAX), end), end)
+        if last is None:
+            return self.base_offset
+        if last.last_offset >= OFFSET_MAX:
+            raise CorruptBatch(
+                "last offset", reason=CorruptionReason.OFFSET_ORDER, got=last.last_offset,
+                wanted=f"less than {OFFSET_MAX}", path=self.path, position=last.position,
+            )  # fmt: skip
+        offset: int = last.last_offset + 1
+        return offset
 
     def end_before(self, offset: int) -> int:
         """The offset behind the last batch that ends before `offset`; its base offset if there is none.
@@ -334,12 +355,13 @@ class Segment:
         """The largest timestamp, and the last offset of the first batch that has it; (-1, base offset) if none has."""
         if self._indexer is not None:
             return self._indexer.max_timestamp, self._indexer.max_timestamp_offset
-        if self.max_position is None:
+        found = self.max_position
+        if found is None:
             timestamp, offset = self.time_index.last_entry
-            self.max_position = (timestamp, offset)
+            found = self.max_position = (timestamp, offset)
             if self._log is None:
                 self._time_index = None  # Every segment of a log may be asked, and is to keep no file open for it.
-        return self.max_position
+        return found
 
     @property
     def largest_timestamp(self) -> int:
@@ -400,9 +422,10 @@ class Segment:
             room = self.config.segment_index_bytes
             offsets = self.disk.map(self.path_of(INDEX), room, is_writable=True)
             times = self.disk.map(self.path_of(TIME_INDEX), room, is_writable=True)
-            count = 0 if offsets.is_new else None
+            # One that was left by a call which failed or was interrupted here has its length, and no entries.
+            count = 0 if offsets.is_new or not self._has(INDEX) else None
             self._offset_index = OffsetIndex(offsets, self.base_offset, entry_count=count, is_writable=True)
-            count = 0 if times.is_new else None
+            count = 0 if times.is_new or not self._has(TIME_INDEX) else None
             self._time_index = TimeIndex(times, self.base_offset, entry_count=count, is_writable=True)
             if self._kinds is not None:
                 self._kinds |= {INDEX, TIME_INDEX}
@@ -580,8 +603,8 @@ class Segment:
 
     def delete(self) -> None:
         """Remove its files. What is missing is no error. Whoever still reads them can go on."""
-        self._is_deleted = True
         self.release()
+        self.is_deleted = True
         self.transactions.delete()
         for kind in (LOG, INDEX, TIME_INDEX):
             self.disk.unlink(self.path_of(kind))
@@ -605,6 +628,7 @@ class Segment:
             if index is not None:
                 index.close()
         self.release()
+        self.is_closed = True
 
     def check_invariants(self) -> None:
         """Walk both indexes, and compare the last entry with the log."""

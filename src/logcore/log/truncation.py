@@ -10,7 +10,7 @@ tell that what they read before is no longer what lies there (Kafka's followers 
 
 from typing import TYPE_CHECKING
 
-from logcore.errors import StorageError, UsageError
+from logcore.errors import UsageError
 
 from .epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, EpochEndOffset
 from .names import OFFSET_MAX
@@ -41,8 +41,8 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
         log.cuts.append(0 if floor is None else min(floor.end_before(offset), offset))
         try:
             cut(log, offset, now_ms)
-        except StorageError as error:
-            raise log.fail(error) from None  # half of it is done: who opens the log next does the rest, or none
+        except BaseException as error:
+            raise log.fail_halfway("truncation", error) from None
         log.publish()
     return True
 
@@ -106,8 +106,8 @@ def truncate_fully(log: "PartitionLog", offset: int, now_ms: int, log_start_offs
     log.cuts.append(min(offset, log.log_start_offset))
     try:
         _remove_all(log, offset, now_ms, offset if log_start_offset is None else log_start_offset)
-    except StorageError as error:
-        raise log.fail(error) from None
+    except BaseException as error:
+        raise log.fail_halfway("truncation", error) from None
     log.publish()
 
 

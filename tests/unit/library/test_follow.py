@@ -17,6 +17,8 @@ import logcore
 from logcore.errors import LogTruncatedError, OffsetOutOfRangeError
 from logcore.library import following
 
+ROWS = [(b"k%d" % number, b"v") for number in range(100)]
+
 WRITER = """if True:
     import logcore, sys
     log = logcore.open_log(sys.argv[1], config={"internal.segment.bytes": 20000})
@@ -211,3 +213,23 @@ def test_the_asynchronous_form_does_not_hold_up_the_loop(path: Path, read_only: 
     found, ticks = asyncio.run(run())
     assert found == list(range(20))
     assert ticks > 5
+
+
+def test_a_loop_that_was_closed_with_a_follower_in_it_does_not_concern_who_appends(path: Path) -> None:
+    log = logcore.open_log(path)
+    log.append(ROWS)
+    loop = asyncio.new_event_loop()
+    follower = log.follow_async(0)
+    assert loop.run_until_complete(anext(follower)).offset == 0
+    loop.close()
+    assert log.append(ROWS).first_offset == len(ROWS)
+    log.close()
+
+
+def test_a_follower_ends_quietly_when_the_log_is_closed_in_the_middle_of_what_there_is(path: Path) -> None:
+    with logcore.open_log(path) as log:
+        for _ in range(3):
+            log.append(ROWS)
+        follower = log.follow(0)
+        next(follower)
+    assert len(list(follower)) < 3 * len(ROWS)

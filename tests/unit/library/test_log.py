@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import resource
@@ -9,14 +10,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logcore
 from logcore.errors import (
+    CorruptBatch,
+    InconsistentTopicIdError,
     InvalidTimestampError,
     LockedError,
     LogTruncatedError,
@@ -26,6 +30,7 @@ from logcore.errors import (
     StorageError,
     UsageError,
 )
+from logcore.log.disk import SystemDisk
 
 NOW = 1_700_000_000_000
 ROWS = [(b"k%d" % n, b"v%d" % n, NOW + n) for n in range(100)]
@@ -543,3 +548,136 @@ def test_writing_recovering_and_compacting_many_segments_needs_few_descriptors(p
         with logcore.open_log(path, config=config) as log:
             assert not log.recovery
             assert sum(1 for _ in log.read(0)) == 301
+
+
+def test_an_append_that_fails_between_two_indexes_leaves_none_that_seems_full(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with logcore.open_log(path, config={"segment.index.bytes": 1200}) as log:
+        map_file = SystemDisk.map
+
+        def refuse(disk: SystemDisk, path: str, *args: Any, **named: Any) -> Any:
+            if path.endswith(".timeindex"):
+                raise StorageError("map", errno=errno.EMFILE, path=path)
+            return map_file(disk, path, *args, **named)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SystemDisk, "map", refuse)
+            with pytest.raises(StorageError, match="Too many open files"):
+                log.append(ROWS)
+        for _ in range(3):
+            log.append(ROWS)
+        assert len(log.segments) == 1
+
+
+def test_a_file_that_cannot_be_removed_is_told_before_anything_is_appended(path: Path) -> None:
+    now_ms = NOW
+    with logcore.open_log(path, config={"file.delete.delay.ms": 10}, clock=lambda: now_ms) as log:
+        log.append(ROWS)
+        log.roll()
+        log.delete_records(100)
+        deleted = path / "00000000000000000000.log.deleted"
+        deleted.unlink()
+        deleted.mkdir()
+        now_ms += 10
+        with pytest.raises(StorageError, match="Is a directory"):
+            log.append(ROWS)
+        assert log.log_end_offset == 100
+        assert log.append(ROWS).first_offset == 100
+        deleted.rmdir()
+
+
+def test_an_iterator_does_not_outlive_its_log_and_read_what_has_its_name_then(tmp_path: Path) -> None:
+    with logcore.open_root(tmp_path, config={"internal.segment.bytes": 200}) as root:
+        root.create_topic("orders")
+        for _ in range(10):
+            root.append("orders", [(b"k", b"old" * 20)])
+        rows, columns = root.log("orders").read(0), iter(root.log("orders").read_columns(0))
+        next(rows)
+        next(columns)
+        root.delete_topic("orders")
+        root.create_topic("orders")
+        for _ in range(10):
+            root.append("orders", [(b"k", b"new" * 20)])
+        for iterator in (rows, columns):
+            with pytest.raises(UsageError, match="wanted none after close"):
+                list(iterator)
+
+
+def test_a_reader_of_a_topic_that_was_made_anew_is_told_and_sees_none_of_it(tmp_path: Path) -> None:
+    with logcore.open_root(tmp_path, config={"internal.segment.bytes": 200}) as root:
+        root.create_topic("orders")
+        for _ in range(10):
+            root.append("orders", [(b"k", b"old" * 20)])
+        with logcore.open_log(tmp_path / "orders-0", read_only=True) as reader:
+            rows, follower = reader.read(0), reader.follow(0, timeout=0)
+            assert next(rows).value == next(follower).value == b"old" * 20
+            root.delete_topic("orders")
+            root.create_topic("orders")
+            for _ in range(20):
+                root.append("orders", [(b"k", b"new" * 20)])
+            for iterator in (rows, follower):
+                with pytest.raises(InconsistentTopicIdError, match="another one has its name"):
+                    list(iterator)
+            with pytest.raises(InconsistentTopicIdError):
+                reader.read(0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda log: log.read("0"),
+        lambda log: log.read(0.5),
+        lambda log: log.read(0, max_bytes=b""),
+        lambda log: log.read_columns("0"),
+        lambda log: log.read_columns(0, end_offset="9"),
+        lambda log: log.follow([]),
+        lambda log: log.follow(0, timeout="1"),
+        lambda log: log.follow(0, timeout=float("nan")),
+        lambda log: log.follow_async(0, timeout=1e300),
+        lambda log: log.offset_for_timestamp("now"),
+        lambda log: log.append(ROWS, producer_id=None),
+        lambda log: log.truncate_to(50.5),
+        lambda log: log.delete_records("5"),
+        lambda log: log.retain("now"),
+        lambda log: log.tick(1.5),
+        lambda log: log.compact(0, memory_bytes=0.5),
+    ],
+)
+def test_what_is_no_number_is_told_and_changes_nothing(path: Path, call: Callable[[logcore.Log], object]) -> None:
+    with logcore.open_log(path, config={"cleanup.policy": "compact"}) as log:
+        log.append(ROWS)
+        with pytest.raises(UsageError, match="wanted"):
+            call(log)
+        assert log.append(ROWS).first_offset == len(ROWS)
+        assert log.log_start_offset == 0
+
+
+def test_no_record_gets_the_last_offset_there_is_as_the_log_ends_behind_its_last(path: Path) -> None:
+    last = 2**63 - 1
+
+    def batch(offset: int) -> bytes:
+        return logcore.encode_batch([(b"k", b"v", NOW)], base_offset=offset)
+
+    with logcore.open_log(path) as log:
+        log.append_batches(batch(last - 2), leader_epoch=0, origin="follower")
+        assert log.append([(b"k", b"v")]).last_offset == last - 1
+        for refused in (
+            lambda: log.append([(b"k", b"v")]),
+            lambda: log.append_batches(batch(last), leader_epoch=0, origin="follower"),
+            lambda: log.append_batches(batch(0), leader_epoch=0),
+        ):
+            with pytest.raises(UsageError, match=f"got {last}, wanted"):
+                refused()
+        assert log.log_end_offset == last
+        file = Path(log.segments[-1].path)
+    with file.open("ab") as segment:
+        segment.write(batch(last))
+    with logcore.open_log(path, read_only=True) as log:
+        assert [record.offset for record in log.read(last - 2)] == [last - 2, last - 1]
+    with pytest.raises(CorruptBatch, match=f"last offset got {last}, wanted less than {last}"):
+        logcore.open_log(path)
+    (path.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    with logcore.open_log(path) as log:
+        assert log.recovery.bytes_cut == len(batch(last))
+        assert log.log_end_offset == last

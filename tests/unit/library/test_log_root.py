@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logcore
-from logcore.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
+from logcore import open_log, open_root
+from logcore.errors import StorageError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
+from logcore.log.disk import SystemDisk
 
 NOW = 1_700_000_000_000
 
@@ -181,3 +188,114 @@ def test_recovery_tells_how_far_it_has_come(tmp_path: Path) -> None:
             log = root.log("orders", number, progress=told.append)
             assert log.recovery.bytes_read == sum(told) >= size
             assert len(told) >= len(log.segments) > 1
+
+
+def test_deleting_a_topic_removes_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    root_path = tmp_path / "root"
+    with open_root(root_path) as root:
+        root.create_topic("orders")
+        (root_path / "orders-0" / "link").symlink_to(elsewhere)
+        (root_path / "linked-0").symlink_to(elsewhere)
+        root.delete_topic("orders")
+        root.delete_topic("linked")
+        assert root.topics() == []
+    left_over = root_path / "orders-0.0f3cd5b8a1e94c6f8d2b7a6e5c4d3b2a-delete"
+    left_over.mkdir()
+    (left_over / "link").symlink_to(elsewhere)
+    file = root_path / "notes-0.txt-delete"
+    file.touch()
+    with open_root(root_path):
+        assert not left_over.exists()
+        assert file.exists()
+    assert os.listdir(elsewhere) == ["precious"]
+
+
+def test_a_topic_that_is_made_anew_begins_at_0_though_the_old_one_went_without_a_word(tmp_path: Path) -> None:
+    with open_root(tmp_path) as root:
+        root.create_topic("orders")
+        root.append("orders", [(b"k", b"v")] * 10)
+        root.log("orders").delete_records(7)
+    assert "orders 0 7" in (tmp_path / "log-start-offset-checkpoint").read_text()
+    shutil.rmtree(tmp_path / "orders-0")
+    with open_root(tmp_path) as root:
+        root.create_topic("orders")
+        assert (root.log("orders").log_start_offset, root.log("orders").log_end_offset) == (0, 0)
+
+
+def test_a_partition_whose_making_failed_is_made_durable_when_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_root(tmp_path) as root:
+        with monkeypatch.context() as patched:
+
+            def refuse(*_: object) -> None:
+                raise StorageError("rename", errno=errno.ENOSPC, path=str(tmp_path))
+
+            patched.setattr(SystemDisk, "rename", refuse)
+            with pytest.raises(StorageError, match="No space left"):
+                root.log("orders", create=True)
+        assert root.partitions("orders") == [0]
+        synced: list[str] = []
+        sync_directory = SystemDisk.sync_directory
+
+        def note(disk: SystemDisk, path: str) -> None:
+            synced.append(path)
+            sync_directory(disk, path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SystemDisk, "sync_directory", note)
+            log = root.log("orders")
+            log.append([(b"k", b"v")])
+            log.flush()
+        assert str(tmp_path) in synced
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (7, "path: got int, wanted a str"),
+        ("data\0/orders-0", "path: got 'data\\x00/orders-0', wanted one that a file can have"),
+        ("data\ud800/orders-0", "path: got 'data\\ud800/orders-0', wanted one that a file can have"),
+    ],
+)
+@pytest.mark.parametrize("opening", [open_log, open_root])
+def test_what_is_no_path_is_told(opening: Callable[..., object], path: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        opening(path)
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["orders-00", "orders-+0", "orders-٣"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_another_directory_of_a_partition_is_not_taken_for_its_own(tmp_path: Path, name: str, read_only: bool) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(UsageError, match=r"partition directory: got 'orders-.*', wanted 'orders-[03]'"):
+        open_log(tmp_path / name, read_only=read_only)
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_path_of_any_name_that_files_can_have_will_do(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xc3\xa4/" + b"t" * 249 + b"-0")
+    with open_log(path) as log:
+        log.append([(b"k", b"v")])
+    with open_log(path, read_only=True) as log:
+        assert [record.value for record in log.read(0)] == [b"v"]
+        assert log.topic == "t" * 249
+
+
+def test_partitions_that_are_no_numbers_make_no_directory(tmp_path: Path) -> None:
+    with opened(tmp_path) as root:
+        root.create_topic("orders")
+        for partition in (None, "0", 1.5, -1, 1 << 31):
+            with pytest.raises(UsageError, match=r"partition.*: got"):
+                root.log("orders", partition, create=True)
+        with pytest.raises(UsageError, match="partitions: got float, wanted an int"):
+            root.create_topic("more", 1.5)
+        for records in (7, [7], [[]], [{}], "x"):
+            with pytest.raises(UsageError):
+                root.append("orders", records)
+        assert root.topics() == ["orders"]
+    assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import pytest
+
 import logcore
+from logcore.log.readonly import ReadOnlyLog
 from tests.conftest import FULL, SHORT
 
 SECONDS = 60.0 if FULL else 1.0 if SHORT else 2.0
@@ -172,3 +177,31 @@ def test_beside_truncation_there_is_an_error_and_never_a_mix(tmp_path: Path) -> 
         for one in found:
             assert one["kept"] == len(kept)
             assert one["digest"] == hashlib.sha256(repr(kept).encode()).hexdigest()
+
+
+def test_threads_that_share_a_reader_look_at_the_disk_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, met = threading.Semaphore(1), []
+    find_end = ReadOnlyLog._find_end
+
+    def look(log: ReadOnlyLog) -> None:
+        if not inside.acquire(blocking=False):
+            met.append(log)
+            return
+        try:
+            find_end(log)
+            os.sched_yield()
+        finally:
+            inside.release()
+
+    with (
+        logcore.open_log(tmp_path / "orders-0") as log,
+        logcore.open_log(tmp_path / "orders-0", read_only=True) as reader,
+    ):
+        log.append([(b"k", b"v")])
+        monkeypatch.setattr(ReadOnlyLog, "_find_end", look)
+        readers = [threading.Thread(target=lambda: [list(reader.read(0)) for _ in range(50)]) for _ in range(4)]
+        for one in readers:
+            one.start()
+        for one in readers:
+            one.join()
+    assert not met

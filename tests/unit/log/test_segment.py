@@ -6,13 +6,14 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from logcore import decode_batches, encode_batch, scan_batches
 from logcore.errors import CorruptBatch, CorruptIndex, CorruptionReason, StorageError, UsageError
 from logcore.log.config import LogConfig
-from logcore.log.disk import SYSTEM_DISK
+from logcore.log.disk import SYSTEM_DISK, SystemDisk
 from logcore.log.epochs import LeaderEpochCache
 from logcore.log.names import CLEANED, DELETED, LOG, SWAP
 from logcore.log.producers import ProducerState
@@ -243,6 +244,7 @@ def test_a_search_by_time_goes_through_both_indexes(at: Path, keep_indexes: bool
     asked = [420, 421, 430, 431, 491, 401, 399]
     assert list(map(found, asked)) == [42, 43, 43, 44, None, 41, 40]
     one.close()
+    one = opened(at, 40)
     assert list(map(found, asked)) == [42, 43, 43, 44, None, 41, 40]
 
 
@@ -684,10 +686,15 @@ def test_a_renamed_directory_takes_its_files_along(at: Path) -> None:
     assert one.file.path == one.path == str(moved / "00000000000000000000.log")
     assert one.transactions.path == str(moved / "00000000000000000000.txnindex")
     one.close()
+    with pytest.raises(UsageError, match="got a call, wanted none after close"):
+        offsets(one, 0)
+    one = opened(moved)
     assert offsets(one, 0) == [0, 1, 2]
     assert len(list(one.transactions)) == 2
     one.delete()
     assert os.listdir(moved) == []
+    with pytest.raises(StorageError, match="No such file"):
+        offsets(one, 0)
 
 
 def test_the_largest_timestamp_of_a_segment_without_any_is_that_of_its_file(at: Path) -> None:
@@ -787,3 +794,32 @@ def test_a_sealed_segment_lets_go_of_its_files_and_is_synced_all_the_same(tmp_pa
     assert made[1]._log is None  # only one is kept open
     for one in made:
         one.close()
+
+
+def test_a_reader_that_opens_an_index_does_not_take_it_from_who_begins_to_write(
+    at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = new(at)
+    append(one, batch(0), batch(1))
+    one.close()
+    one = opened(at)
+    map_file = SystemDisk.map
+
+    def write_meanwhile(disk: SystemDisk, path: str, size_in_bytes: int, *, is_writable: bool = False) -> Any:
+        found = map_file(disk, path, size_in_bytes, is_writable=is_writable)
+        monkeypatch.setattr(SystemDisk, "map", map_file)
+        append(one, batch(2))
+        return found
+
+    for index in ("offset_index", "time_index"):
+        monkeypatch.setattr(SystemDisk, "map", write_meanwhile)
+        assert not getattr(one, index).is_writable
+        assert getattr(one, index).is_writable
+        one.finish()
+        one.sync()
+        one.release()
+        assert one.next_offset() == 3
+        one.truncate_to(2, 0)
+        one.finish()
+        one.release()
+    one.close()

@@ -155,7 +155,7 @@ EFFECTS: dict[str, Effect] = {
     "delete.retention.ms": (5, 70, 5, 70, Lab.horizon, COMPACT),
     "file.delete.delay.ms": (10, 11, False, True, Lab.files_to_be_deleted, {}),
     "flush.messages": (1, 3, 2, 0, Lab.recovery_point, {}),
-    "flush.ms": (10, 11, 2, 0, Lab.recovery_point, {}),
+    "flush.ms": (10, 11, 1, 0, Lab.recovery_point, {}),
     "index.interval.bytes": (0, 1000, 3, 0, Lab.index_entries, {}),
     "max.compaction.lag.ms": (9, 10, True, False, lambda lab: lab.is_compacted_after(10),
                               COMPACT | {"min_cleanable_dirty_ratio": 1.0}),
