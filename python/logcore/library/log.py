@@ -16,7 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from typing_extensions import Buffer, Self
 
@@ -53,17 +53,14 @@ Progress = Callable[[int, int], None]  # told how many bytes are done, of how ma
 ISOLATIONS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
 
 
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def _change(
-    method: "Callable[Concatenate[Log, Arguments], Answer]",
-) -> "Callable[Concatenate[Log, Arguments], Answer]":
+def _change(method: Method) -> Method:
     """A method that changes the log: it has the lock, and no other change is under way."""
 
     @wraps(method)
-    def change(self: "Log", /, *args: Arguments.args, **named: Arguments.kwargs) -> Answer:
+    def change(self: "Log", *args: Any, **named: Any) -> Any:
         self._check_ours()  # First: in a forked child nobody is left to let go of the lock.
         with self._lock:
             if self._is_changing:
@@ -76,7 +73,7 @@ def _change(
             finally:
                 self._is_changing = False
 
-    return change
+    return cast("Method", change)
 
 
 class SegmentInfo(NamedTuple):
@@ -291,7 +288,7 @@ class Log:
         return result
 
     @_change
-    def _append(self, append: Callable[..., Any], what: object, /, **options: Any) -> Any:
+    def _append(self, append: Callable[..., Any], what: object, **options: Any) -> Any:
         core = self._writable()
         now_ms = moment("now_ms", self._clock())
         core.tick(now_ms)  # Before: if it fails, the append has not been done.
