@@ -158,6 +158,31 @@ def test_beside_compaction_the_last_value_of_every_key_is_seen(tmp_path: Path) -
             assert found["latest"] == latest
 
 
+def test_beside_appends_rolls_deletions_and_compactions_what_remains_was_seen(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    with opened(tmp_path / "orders-0", **{"cleanup.policy": "compact"}) as log:
+        started = readers(tmp_path / "orders-0")
+        until = time.monotonic() + SECONDS
+        compactions = deletions = 0
+        while time.monotonic() < until:
+            append(log, rng, 0)
+            if rng.random() < 0.02:
+                log.delete_records(rng.randrange(log.log_start_offset, log.log_end_offset + 1))
+                deletions += 1
+            if rng.random() < 0.03:
+                log.roll()
+                compactions += log.compact() is not None
+        finish(log)
+        assert compactions > 0
+        assert deletions > 0
+        latest = {record.key.decode(): record.offset for record in log.read() if record.key != b"end"}
+        for found in results(started):
+            seen = found["latest"]
+            assert isinstance(seen, dict)
+            assert {key: seen.get(key) for key in latest} == latest
+            assert found["truncated"] == 0
+
+
 def test_beside_truncation_there_is_an_error_and_never_a_mix(tmp_path: Path) -> None:
     rng = random.Random(4)
     with opened(tmp_path / "orders-0") as log:
