@@ -18,7 +18,7 @@ INSTALL := $(PIP) install --no-build-isolation
 BUILD_REQUIRES = $(shell sed -n 's/^requires = \[\([^]]*\)\].*/\1/p' pyproject.toml | tr ',' ' ')
 
 COMPILED := $(wildcard src/logcore/*.pyx src/logcore/*.pxd src/logcore/*.pyi src/logcore/*.h) setup.py pyproject.toml
-MODULES := $(shell find python src -name '*.py')
+MODULES := $(shell find python spark src -name '*.py')
 SUITES := $(wildcard tests/unit tests/property)
 HOSTILE := $(wildcard tests/fuzz)
 
@@ -48,7 +48,7 @@ test-all: lint  ## the full counts, Kafka itself, the lowest dependencies, sdist
 	$(MAKE) test-peers test-lowest
 
 .PHONY: test-release
-test-release: .venv/.test
+test-release: .venv/.test .venv/.spark
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: test-debug
@@ -81,7 +81,7 @@ bench: .venv/.bench  ## the benchmarks of bench/, then the codec against its pee
 	$(BIN)/logcore bench codec --peers
 
 .PHONY: lint
-lint: .venv/.test  ## ruff, mypy --strict, and the stubs against the compiled modules
+lint: .venv/.test .venv/.spark  ## ruff, mypy --strict, and the stubs against the compiled modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
@@ -135,6 +135,9 @@ endef
 # pip builds the project again when it adds an extra; nothing is compiled twice, and .installed stays as it is.
 .venv/.test: pyproject.toml | .venv/.installed
 	$(call add_extra,test)
+
+.venv/.spark: pyproject.toml | .venv/.installed
+	$(call add_extra,spark)
 
 .venv/.bench: pyproject.toml | .venv/.installed
 	$(call add_extra,bench)

@@ -45,6 +45,20 @@ def test_each_module_of_both_roots_is_in_the_package():
             assert (INSTALLED / path.relative_to(root)).read_bytes() == path.read_bytes()
 
 
+def test_each_module_of_the_spark_source_is_installed_beside_the_package():
+    root = ROOT / "spark/pyspark_logcore"
+    for path in (*root.rglob("*.py"), root / "py.typed"):
+        installed = INSTALLED.parent / "pyspark_logcore" / path.relative_to(root)
+        assert installed.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("inside", ["-c", "-Ic"])
+def test_spark_finds_its_source_in_a_directory_on_the_path(inside):
+    # As pyspark/sql/worker/lookup_data_sources.py looks for it: no import hook tells what it could find.
+    code = "import pkgutil; print(*(one.name for one in pkgutil.iter_modules() if one.name.startswith('pyspark_')))"
+    assert _run(sys.executable, inside, code).split() == ["pyspark_logcore"]
+
+
 def test_each_stub_describes_a_compiled_module():
     assert sorted(path.stem for path in (ROOT / "src/logcore").glob("*.pyi")) == COMPILED
 
@@ -93,8 +107,8 @@ def test_the_wheel_made_from_the_sdist_installs_and_passes_the_unit_tests(tmp_pa
 
     with zipfile.ZipFile(wheel) as archive:
         shipped = set(archive.namelist())
-    assert {"logcore/py.typed", *(f"logcore/{name}.pyi" for name in COMPILED)} <= shipped
-    for root in (ROOT / "src", ROOT / "python"):
+    assert {"logcore/py.typed", "pyspark_logcore/py.typed", *(f"logcore/{name}.pyi" for name in COMPILED)} <= shipped
+    for root in (ROOT / "src", ROOT / "python", ROOT / "spark"):
         assert {str(path.relative_to(root)) for path in root.rglob("*.py")} <= shipped
     assert [name for name in shipped if name.endswith((".pyx", ".pxd"))] == []
     assert shipped.isdisjoint(f"logcore/{name}.c" for name in COMPILED)
