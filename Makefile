@@ -136,8 +136,9 @@ endef
 .venv/.test: pyproject.toml | .venv/.installed
 	$(call add_extra,test)
 
-.venv/.spark: pyproject.toml | .venv/.installed
+.venv/.spark: pyproject.toml tools/java-for-spark.sh | .venv/.installed
 	$(call add_extra,spark)
+	@tools/java-for-spark.sh $(BIN)/python $(CURDIR)/build/java
 
 .venv/.bench: pyproject.toml | .venv/.installed
 	$(call add_extra,bench)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +32,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Workers otherwise take the python3 of the PATH, which need not have this package.
     before = dict(os.environ)
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        os.environ["JAVA_HOME"] = str(ROOT / "build" / "java")  # tools/java-for-spark.sh makes it
     where = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2]")
