@@ -164,13 +164,7 @@ def _read(
         if start >= min(found.end, end):
             return
         try:
-            for columns in log.read_columns(
-                start,
-                isolation=isolation,
-                columns=rows.decoded,
-                end_offset=found.end,
-                stable_offset=found.latest,
-            ):
+            for columns in log.read_columns(start, isolation=isolation, columns=rows.decoded, end_offset=found.end):
                 for chunk in columns.chunks:
                     yield batches.made(chunk)
             return

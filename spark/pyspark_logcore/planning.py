@@ -6,6 +6,7 @@ record, except to find a time: then one batch a partition.
 """
 
 import errno
+from dataclasses import dataclass
 
 from logcore.errors import StorageError
 from logcore.log.disk import SYSTEM_DISK, Disk
@@ -21,6 +22,8 @@ from .paths import find_roots
 from .pushdown import TrustedIndexes, Wanted
 from .replicas import Replicas
 
+ATTEMPTS_MAX = 100  # at a partition whose files vanish while they are looked at: retention and compaction do that
+
 
 def plan(options: ReadOptions, wanted: Wanted, now_ms: int, disk: Disk = SYSTEM_DISK) -> list[Range]:
     """The splits, by topic, partition and offset."""
@@ -29,17 +32,8 @@ def plan(options: ReadOptions, wanted: Wanted, now_ms: int, disk: Disk = SYSTEM_
     chosen = options.selection.choose(replicas.partitions, ", ".join(roots))
     for limit in (options.start, options.end):
         _check_named(limit, set(chosen))
-    watermarks = HighWatermarks(disk)
-    trusted = TrustedIndexes(disk)
-    ranges: list[Divided] = []
-    for partition in chosen:
-        log = _open(replicas, partition, options) if wanted.has(partition) else None
-        if log is not None:
-            try:
-                found = resolve(log, options, watermarks)
-                ranges += [Divided(one, _boundary(log)) for one in wanted.narrowed(found, log, trusted)]
-            finally:
-                log.close()  # of thousands of partitions none is left open: _boundary() opens what it looks at
+    planner = _Planner(options, wanted, replicas, HighWatermarks(disk), TrustedIndexes(disk))
+    ranges = [one for partition in chosen if wanted.has(partition) for one in planner.ranges(partition)]
     return divide(ranges, options.min_partitions, options.max_records)
 
 
@@ -48,18 +42,45 @@ def _check_named(limit: Limit, chosen: set[TopicPartition]) -> None:
         check_partitions(limit.option, limit.of, chosen, "the partitions that are read")
 
 
-def _open(replicas: Replicas, partition: TopicPartition, options: ReadOptions) -> ReadOnlyLog | None:
-    try:
-        return replicas.open(partition)
-    except StorageError as error:
-        if error.errno != errno.ENOENT:
-            raise
-        if options.fail_on_data_loss:
+@dataclass(frozen=True)
+class _Planner:
+    """What is read of one partition after the other."""
+
+    options: ReadOptions
+    wanted: Wanted
+    replicas: Replicas
+    watermarks: HighWatermarks
+    trusted: TrustedIndexes
+
+    def ranges(self, partition: TopicPartition) -> list[Divided]:
+        """The ranges of one partition. A file that vanishes meanwhile is a reason to look again."""
+        gone: StorageError | None = None
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                log = self.replicas.open(partition)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                return self._lost(partition, error)
+            try:
+                found = resolve(log, self.options, self.watermarks)
+                return [Divided(one, _boundary(log)) for one in self.wanted.narrowed(found, log, self.trusted)]
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                gone = error
+            finally:
+                log.close()  # of thousands of partitions none is left open: _boundary() opens what it looks at
+        assert gone is not None
+        raise gone
+
+    def _lost(self, partition: TopicPartition, error: StorageError) -> list[Divided]:
+        if self.options.fail_on_data_loss:
             raise DataLossError(
                 f"read of {partition}: got no {error.path}, wanted the partition that was there just now "
                 "(failOnDataLoss=false goes on without)"
             ) from None
-        return None
+        return []
 
 
 def _boundary(log: ReadOnlyLog) -> Boundary:

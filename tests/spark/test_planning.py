@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 import logcore
 from logcore.bench.footprint import CountingDisk
-from logcore.errors import UsageError
+from logcore.errors import StorageError, UsageError
 from logcore.log.names import REPLICATION_CHECKPOINT, START_CHECKPOINT
 from pyspark_logcore.errors import DataLossError
 from tests.logs import NAME, Partition, batch, produced
@@ -279,6 +280,47 @@ def test_planning_a_thousand_partitions_keeps_no_file_open(tmp_path: Path, monke
         assert len(planned(tmp_path, minPartitions="400")) >= 300
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class VanishingDisk(CountingDisk):
+    """Loses a directory when its first segment is opened, or lets that fail as if the file was being replaced."""
+
+    def __init__(self, directory: Path | None) -> None:
+        super().__init__()
+        self.directory = directory
+        self.failures = 1
+
+    def open(self, path: str, **more: Any) -> Any:
+        if path.endswith("/00000000000000000000.log") and self.failures:
+            self.failures -= 1
+            if self.directory is not None:
+                shutil.rmtree(self.directory)
+            raise StorageError("open", errno=errno.EIO if self.failures else errno.ENOENT, path=path)
+        return super().open(path, **more)
+
+
+def test_a_file_that_vanishes_while_a_read_is_planned_is_looked_for_again(tmp_path: Path) -> None:
+    write(tmp_path, "orders-0", numbered(200))
+    assert planned(tmp_path, disk=VanishingDisk(None), startingTimestamp="50") == [("orders-0", 5, 200)]
+
+
+def test_a_partition_that_vanishes_while_a_read_is_planned_is_lost_or_left_out(tmp_path: Path) -> None:
+    for fail in ("true", "false"):
+        path = write(tmp_path / fail, "orders-0", numbered(200)) / "orders-0"
+        given = {"startingTimestamp": "50", "failOnDataLoss": fail}
+        if fail == "true":
+            with pytest.raises(DataLossError, match=r"read of orders-0: got no .*orders-0"):
+                planned(tmp_path / fail, disk=VanishingDisk(path), **given)
+        else:
+            assert planned(tmp_path / fail, disk=VanishingDisk(path), **given) == []
+
+
+def test_a_disk_that_fails_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "orders-0", numbered(200))
+    disk = VanishingDisk(None)
+    disk.failures = 2
+    with pytest.raises(StorageError, match="Input/output error"):
+        planned(tmp_path, disk=disk, startingTimestamp="50")
 
 
 def test_a_split_knows_the_topic_it_is_of(tmp_path: Path) -> None:

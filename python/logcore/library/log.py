@@ -437,21 +437,14 @@ class Log:
         layout: str = "binary",
         max_bytes: int | None = None,
         end_offset: int | None = None,
-        stable_offset: int | None = None,
     ) -> ColumnsStream:
         """The same as columns: iterate it for Columns, or hand it to pyarrow, polars, DuckDB or pandas as it is.
 
         columns, layout: as in decode_columns(); end_offset: end before it
-        stable_offset: with "read_committed", a last stable offset that this log once had: it is not looked for again,
-            and nothing is read from there on. What lies before one stays decided
         """
         self._view()
         is_committed = _is_committed(isolation)
-        if stable_offset is None:
-            view, bound = self._core.bounded(isolation)
-        else:
-            view = self._core.view
-            bound = min(stable_offset, view.log_end_offset) if is_committed else view.log_end_offset
+        view, bound = self._core.bounded(isolation)
         return read_columns(
             self._core,
             view,

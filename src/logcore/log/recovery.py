@@ -190,8 +190,9 @@ def rebuild_producers(
 def read_producers(producers: ProducerState, view: LogView) -> None:
     """Take the batches of a log from where the state stands to the log's end into it. Nothing is written.
 
-    Headers are enough, and the few control batches, which are read whole and checked. What the headers say was checked
-    when it was written, or is no later than what a refresh has checked.
+    Aborted transactions are noted in the segments, since their indexes may lack the last ones (txnindex.py). Headers
+    are enough, and the few control batches, which are read whole and checked. What the headers say was checked when it
+    was written, or is no later than what a refresh has checked.
     """
     segments = view.segments.segments
     for index in range(max(view.segments.floor_index(producers.map_end_offset), 0), len(segments)):
@@ -205,7 +206,7 @@ def read_producers(producers: ProducerState, view: LogView) -> None:
             headers = segment.log.headers(position, end, HEADERS_MAX)
             if not len(headers):
                 raise _cut_off(segment, position, end)
-            replay(producers, headers, partial(_checked_batch, segment, position))
+            segment.transactions.replayed += replay(producers, headers, partial(_checked_batch, segment, position))
             position = int(headers[-1]["position"]) + int(headers[-1]["size_in_bytes"])
     producers.map_end_offset = view.log_end_offset
 

@@ -426,17 +426,3 @@ def test_a_log_of_many_segments_needs_few_descriptors(path: Path, read_only: boo
             assert log.offset_for_timestamp(NOW + 1199).offset == 1199
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_columns_up_to_a_stable_offset_that_is_known(tmp_path: Path) -> None:
-    with logcore.open_log(tmp_path / "orders-0") as log:
-        for _ in range(3):
-            log.append([(b"k", b"v")])
-        with logcore.open_log(tmp_path / "orders-0", read_only=True) as reader:
-            for isolation, stable_offset, expected in (
-                ("read_committed", 2, 2),
-                ("read_committed", 99, 3),
-                ("read_uncommitted", 2, 3),
-            ):
-                found = reader.read_columns(0, isolation=isolation, stable_offset=stable_offset)
-                assert sum(map(len, found)) == expected

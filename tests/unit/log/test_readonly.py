@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import logcore
 from logcore import encode_batch
 from logcore.bench.footprint import CountingDisk
 from logcore.errors import CorruptBatch
@@ -99,6 +100,27 @@ def test_the_stable_offset_of_an_earlier_end_leaves_later_markers_out(tmp_path: 
         assert [log.stable_offset_at(end) for end in range(9)] == [0, 1, 2, 2, 2, 2, 6, 7, 8]
         assert log.last_stable_offset == 8
         log.close()
+
+
+def test_records_of_an_aborted_transaction_are_left_out_also_where_the_writer_died_before_the_index_entry(
+    tmp_path: Path,
+) -> None:
+    with Partition(tmp_path) as one:
+        one.lead(produced(7, 0, 2, is_transactional=True))  # 0, 1
+        one.fill(1)
+        one.end(7, commit=False)  # 3
+        one.lead(produced(8, 0, 1, is_transactional=True))  # 4
+        one.end(8, commit=False)  # 5
+        one.fill(1)
+        [path] = one.path.glob("*.txnindex")
+        whole = path.read_bytes()
+        for kept in (2, 1, 0):
+            path.write_bytes(whole[: 34 * kept])
+            with logcore.open_log(one.path, read_only=True) as log:
+                assert [record.offset for record in log.read(0, isolation="read_committed")] == [2, 6]
+                found = log.read_columns(0, isolation="read_committed", columns=("offset",))
+                assert [offset for columns in found for offset in columns.offset] == [2, 6]
+        one.crash()
 
 
 def test_a_time_behind_the_last_index_entry_is_found(tmp_path: Path) -> None:
