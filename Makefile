@@ -20,7 +20,7 @@ INSTALL := $(PIP) install --no-build-isolation
 BUILD_REQUIRES = $(shell sed -n 's/^requires = \[\([^]]*\)\].*/\1/p' pyproject.toml | tr ',' ' ')
 
 COMPILED := $(wildcard src/logcore/*.pyx src/logcore/*.pxd src/logcore/*.pyi src/logcore/*.h) setup.py pyproject.toml
-MODULES := $(shell find python src -name '*.py')
+MODULES := $(shell find python spark src -name '*.py')
 SUITES := $(wildcard tests/unit tests/property)
 HOSTILE := $(wildcard tests/fuzz)
 
@@ -50,7 +50,7 @@ test-all: lint  ## the full counts, Kafka itself, the lowest dependencies, sdist
 	$(MAKE) test-peers test-lowest
 
 .PHONY: test-release
-test-release: .venv/.test
+test-release: .venv/.test .venv/.spark
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 .PHONY: test-debug
@@ -83,7 +83,7 @@ bench: .venv/.bench  ## the benchmarks of bench/, then the codec against its pee
 	$(BIN)/logcore bench codec --peers
 
 .PHONY: lint
-lint: .venv/.test  ## ruff, mypy --strict, and the stubs against the compiled modules
+lint: .venv/.test .venv/.spark  ## ruff, mypy --strict, and the stubs against the compiled modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
@@ -137,6 +137,10 @@ endef
 # pip builds the project again when it adds an extra; nothing is compiled twice, and .installed stays as it is.
 .venv/.test: pyproject.toml | .venv/.installed
 	$(call add_extra,test)
+
+.venv/.spark: pyproject.toml tools/java-for-spark.sh | .venv/.installed
+	$(call add_extra,spark)
+	@tools/java-for-spark.sh $(BIN)/python $(CURDIR)/build/java
 
 .venv/.bench: pyproject.toml | .venv/.installed
 	$(call add_extra,bench)

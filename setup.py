@@ -1,7 +1,8 @@
-"""Lists what is compiled and joins the two roots into the one package `logcore`.
+"""Lists what is compiled, joins two roots into the one package `logcore`, and adds `pyspark_logcore` from a third.
 
-`src/logcore` is the engine (deterministic, compiled), `python/logcore` the system around it; the arrows between
-them are in docs/internals/ARCHITECTURE.md. Everything static lives in pyproject.toml.
+`src/logcore` is the engine (deterministic, compiled), `python/logcore` the system around it, `spark/pyspark_logcore`
+the source for Spark; the arrows between them are in docs/internals/ARCHITECTURE.md. Everything static lives in
+pyproject.toml.
 
 Three builds, chosen by environment variable, and one for a fuzzer:
 
@@ -40,6 +41,7 @@ FLAVOUR = "coverage" if COVERAGE else "sanitize" if SANITIZE else "debug" if DEB
 ROOT = Path(__file__).parent
 ENGINE = Path("src/logcore")
 SYSTEM = Path("python/logcore")
+SPARK = Path("spark/pyspark_logcore")
 BUILD = Path("build") / FLAVOUR
 
 # -Wconversion and -Wsign-compare are for our leaves: a silently narrowed length is how a parser reads past its end.
@@ -78,12 +80,12 @@ def extensions() -> list[Extension]:
 
 
 def packages() -> dict[str, str]:
-    """The two roots as one package: name -> directory, found by their `__init__.py`."""
+    """The roots as packages, two of them as one: name -> directory, found by their `__init__.py`."""
     found = {}
-    for root in (SYSTEM, ENGINE):
+    for root in (SYSTEM, ENGINE, SPARK):
         for init in sorted((ROOT / root).rglob("__init__.py")):
             directory = init.parent.relative_to(ROOT)
-            name = ".".join(("logcore", *directory.relative_to(root).parts))
+            name = ".".join((root.name, *directory.relative_to(root).parts))
             found[name] = str(directory)
     return found
 
@@ -93,7 +95,8 @@ class BuildModules(build_py):
 
     def run(self) -> None:
         # A module that was renamed or deleted must not ride along from the build before.
-        shutil.rmtree(Path(self.build_lib) / "logcore", ignore_errors=True)
+        for package in (SYSTEM, SPARK):
+            shutil.rmtree(Path(self.build_lib) / package.name, ignore_errors=True)
         super().run()
         if not self.editable_mode:
             for built, source in self._added():
@@ -198,8 +201,9 @@ if __name__ == "__main__":
         ext_modules=extensions(),
         cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions},
         options={
-            # One directory of links that has the shape of the installed package. The default, an import hook, hides
-            # the second root and the stubs from type checkers and editors.
+            # One directory of links that has the shape of the installed packages, put on sys.path by a .pth file. The
+            # default, an import hook, hides the second root and the stubs from type checkers and editors, and
+            # pyspark_logcore from Spark, which lists the modules of the directories on sys.path.
             "editable_wheel": {"mode": "strict"},
             # Not in the root directory, where a stale one would pass for the installed package's metadata.
             "egg_info": {"egg_base": str(BUILD)},

@@ -26,13 +26,16 @@ from logcore._index cimport OffsetIndex, TimeIndex
 from collections import namedtuple
 
 import cython
+import numpy as np
 
-from logcore._batch import first_batch_size, scan_batches
+from logcore._batch import HEADER_DTYPE, first_batch_size, scan_batches
 from logcore._record import decode_batches
 from logcore.errors import CorruptBatch, CorruptIndex, CorruptionReason, UsageError
 
 cdef enum:
     WINDOW_BYTES = 4096              # of a search: a read of this size costs hardly more than one of a header
+    NARROW_BYTES = 256               # of a walk over headers, where batches are longer than what was read
+    WIDE_BYTES = 1 << 14             # and where many lie in it
     POSITION_MAX = 0x7FFFFFFF        # of a batch in a segment: an index entry has 32 bits for it
 
 BatchPosition = namedtuple("BatchPosition", ("base_offset", "last_offset", "position", "size_in_bytes"))
@@ -211,6 +214,50 @@ cdef class BatchFile:
                             return RecordPosition(record.offset, record.timestamp, batch.leader_epoch)
             at = header.position + header.size_in_bytes
         return None
+
+    def headers(self, position, end, count_max):
+        """The headers of at most `count_max` batches from `position` on, as of a BatchScan; no batch is checked.
+
+        Their positions are those in the file. Fewer where a batch is not whole before `end`; CorruptBatch where a
+        header cannot be one.
+        """
+        cdef Header header
+        cdef Header* into
+        cdef Py_buffer view
+        cdef Fault fault
+        cdef Step step = STEP_BATCH
+        cdef const uint8_t* start
+        cdef Py_ssize_t count = 0, room = check_range("count_max", count_max, 1, 0x7FFFFFFF)
+        cdef int64_t at, stop, begin = 0, known = 0, wanted = WINDOW_BYTES
+        cdef bytes window = b""
+        position, end = self.span(position, end)
+        at, stop = position, end
+        made = np.empty(room, HEADER_DTYPE)
+        PyObject_GetBuffer(made, &view, PyBUF_SIMPLE)
+        try:
+            into = <Header*>view.buf
+            while count < room and at < stop:
+                if at < begin or at + BATCH_HEADER_SIZE > begin + known:
+                    if known:
+                        wanted = NARROW_BYTES if at > begin + known else min(4 * wanted, <int64_t>WIDE_BYTES)
+                    begin = at
+                    window = self.read_bytes(begin, min(wanted, stop - begin))
+                    known = len(window)
+                    if known < BATCH_HEADER_SIZE and stop - at > known:
+                        break       # the file was cut under way
+                start = <const uint8_t*>window + (at - begin)
+                step = read_header(start, start, start + (stop - at), 0x7FFFFFFF, False, &header, &fault)
+                if step != STEP_BATCH:
+                    break
+                header.position = at
+                into[count] = header
+                count += 1
+                at += header.size_in_bytes
+        finally:
+            PyBuffer_Release(&view)
+        if step == STEP_FAULT and not count:
+            raise corrupt_batch(&fault, 0).at_path(self.file.path, at)
+        return made[:count]
 
     def batches(self, position, end):
         """The batches between two positions, checked, as decode_batches() gives them; errors name the file."""

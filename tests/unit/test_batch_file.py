@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from logcore import encode_batch
+from logcore import encode_batch, scan_batches
 from logcore._file import File
 from logcore._segment import BatchFile
-from logcore.errors import StorageError, UsageError
+from logcore.errors import CorruptBatch, StorageError, UsageError
 from tests.logs import BATCH_BYTES, Partition, batch
 
 INT_MAX = 2**31 - 1
@@ -128,3 +128,27 @@ def test_a_segment_is_not_longer_than_an_index_can_tell(tmp_path: Path) -> None:
         os.truncate(path, BATCH_BYTES)
         partition.open()
         assert partition.offsets(0) == [0]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("sizes", [[10] * 200, [50_000, 10, 10, 70_000, 10], [4096] * 9])
+def test_headers_alone_are_those_of_a_scan(file: File, magic: int, sizes: list[int]) -> None:
+    parts = [encode_batch([(b"k", b"v" * size)], base_offset=at, magic=magic) for at, size in enumerate(sizes)]
+    data = b"".join(parts)
+    file.append([data + parts[0][:40]])
+    log = BatchFile(file)
+    scanned = scan_batches(data, verify_crc=False).headers
+    assert log.headers(0, len(data), 1000).tobytes() == scanned.tobytes()
+    assert log.headers(0, file.size, 1000).tobytes() == scanned.tobytes()  # what is not whole is left out
+    assert log.headers(len(parts[0]), len(data), 3).tobytes() == scanned[1:4].tobytes()
+    assert len(log.headers(len(data), len(data), 5)) == 0
+
+
+def test_a_header_that_cannot_be_is_told_with_its_place(file: File) -> None:
+    good = encode_batch([(b"k", b"v")])
+    file.append([good, b"\xff" * 100])
+    log = BatchFile(file)
+    assert len(log.headers(0, file.size, 10)) == 1
+    with pytest.raises(CorruptBatch) as caught:
+        log.headers(len(good), file.size, 10)
+    assert caught.value.position == len(good)

@@ -34,6 +34,9 @@ LAYERS = (
     "logcore.errors",
 )
 
+# What the Spark source may use: the public names, the errors, and the engine's log. The library around it has a face.
+USED_BY_SPARK = ("pyspark_logcore", FACE, "logcore.log", "logcore.errors")
+
 # The engine is handed its time, randomness, peers and threads. `datetime` reads the clock too; `importlib` would hide
 # an arrow from this test.
 FORBIDDEN_IN_ENGINE = {
@@ -178,6 +181,8 @@ def faults(tree: list[Source]) -> list[str]:
                 target_layer = layer_of(target)
                 if target_layer is None:
                     found.append(f"{source.path}: imports {name}, which lies in no layer")
+                elif layer == "pyspark_logcore" and target_layer not in USED_BY_SPARK:
+                    found.append(f"{source.path}: imports {name}; of {target_layer} only {FACE} has public names")
                 elif LAYERS.index(target_layer) < LAYERS.index(layer):
                     found.append(f"{source.path}: imports {name} of {target_layer}, above {layer}")
             elif source.in_engine and _is_forbidden(source.module, name):
@@ -251,6 +256,9 @@ def test_compiled_modules_do_not_import_each_other_in_a_circle():
         ("src/logcore/_reactor.pyx", "import socket, threading"),
         ("python/logcore/client/producer.py", "from logcore import cli"),
         ("python/logcore/elsewhere.py", ""),
+        ("python/logcore/cli/spark.py", "import pyspark_logcore"),
+        ("spark/pyspark_logcore/source.py", "from logcore.cli import main"),
+        ("spark/pyspark_logcore/source.py", "from logcore._record import Record"),
     ],
 )
 def test_a_planted_fault_is_found(path, text):
@@ -265,6 +273,10 @@ def test_a_planted_fault_is_found(path, text):
         ("src/logcore/_reactor.pyx", 'from socket import socketpair\ncdef extern from "sys/epoll.h":\n    pass'),
         ("src/logcore/log/segment.py", "from logcore import _record, errors"),
         ("python/logcore/cli/dump.py", "import time\nfrom logcore import Record"),
+        (
+            "spark/pyspark_logcore/source.py",
+            "import pyspark, time\nfrom logcore import log\nfrom logcore.log import segment",
+        ),
     ],
 )
 def test_what_is_allowed_is_not_a_fault(path, text):

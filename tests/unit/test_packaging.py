@@ -45,6 +45,20 @@ def test_each_module_of_both_roots_is_in_the_package():
             assert (INSTALLED / path.relative_to(root)).read_bytes() == path.read_bytes()
 
 
+def test_each_module_of_the_spark_source_is_installed_beside_the_package():
+    root = ROOT / "spark/pyspark_logcore"
+    for path in (*root.rglob("*.py"), root / "py.typed"):
+        installed = INSTALLED.parent / "pyspark_logcore" / path.relative_to(root)
+        assert installed.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("inside", ["-c", "-Ic"])
+def test_spark_finds_its_source_in_a_directory_on_the_path(inside):
+    # As pyspark/sql/worker/lookup_data_sources.py looks for it: no import hook tells what it could find.
+    code = "import pkgutil; print(*(one.name for one in pkgutil.iter_modules() if one.name.startswith('pyspark_')))"
+    assert _run(sys.executable, inside, code).split() == ["pyspark_logcore"]
+
+
 def test_each_stub_describes_a_compiled_module():
     assert sorted(path.stem for path in (ROOT / "src/logcore").glob("*.pyi")) == COMPILED
 
@@ -78,7 +92,7 @@ def test_each_extra_is_in_the_readme():
 
 
 @pytest.mark.full
-def test_the_wheel_made_from_the_sdist_installs_and_passes_the_unit_tests(tmp_path):
+def test_the_wheel_made_from_the_sdist_installs_and_passes_the_tests(tmp_path):
     dist = tmp_path / "dist"
     _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ROOT)
     [sdist] = dist.glob("*.tar.gz")
@@ -93,22 +107,24 @@ def test_the_wheel_made_from_the_sdist_installs_and_passes_the_unit_tests(tmp_pa
 
     with zipfile.ZipFile(wheel) as archive:
         shipped = set(archive.namelist())
-    assert {"logcore/py.typed", *(f"logcore/{name}.pyi" for name in COMPILED)} <= shipped
-    for root in (ROOT / "src", ROOT / "python"):
+    assert {"logcore/py.typed", "pyspark_logcore/py.typed", *(f"logcore/{name}.pyi" for name in COMPILED)} <= shipped
+    for root in (ROOT / "src", ROOT / "python", ROOT / "spark"):
         assert {str(path.relative_to(root)) for path in root.rglob("*.py")} <= shipped
     assert [name for name in shipped if name.endswith((".pyx", ".pxd"))] == []
     assert shipped.isdisjoint(f"logcore/{name}.c" for name in COMPILED)
 
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv/bin/python"
-    _run(python, "-m", "pip", "--quiet", "install", f"{wheel}[test]")
+    _run(python, "-m", "pip", "--quiet", "install", f"{wheel}[spark,test]")
     # The unpacked sdist has no importable logcore at its root: what the tests import is the wheel.
     _run("tar", "-xzf", sdist, "-C", tmp_path)
     unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LOGCORE_")}
     where = _run(python, "-c", "import logcore; print(logcore.__file__)", cwd=unpacked, env=environment)
     assert Path(where.strip()).is_relative_to(tmp_path / "venv")
-    _run(python, "-m", "pytest", "-q", "tests/unit", cwd=unpacked, env=environment)
+    # What builds a wheel again needs a compiled tree.
+    tests = ("tests/unit", "tests/spark", "--ignore", "tests/spark/test_installing.py")
+    _run(python, "-m", "pytest", "-q", *tests, cwd=unpacked, env=environment)
 
 
 def _run(*command: str | Path, **options: object) -> str:

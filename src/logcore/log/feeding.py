@@ -1,6 +1,6 @@
 """From the headers of batches to the state of their producers: for appends, recovery and reloading alike."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -65,8 +65,15 @@ class ProducerBatch(NamedTuple):
         return None
 
 
-def producer_batches(headers: Headers, data: Buffer) -> Iterator[ProducerBatch]:
-    """The batches among `headers` that have a producer. `data` is the batches, of which headers[0] is the first."""
+# What gives the bytes of a batch, for who has headers only: by its position behind that of the first, and its size.
+ReadBatch = Callable[[int, int], Buffer]
+
+
+def producer_batches(headers: Headers, data: Buffer | ReadBatch) -> Iterator[ProducerBatch]:
+    """The batches among `headers` that have a producer. `data` is the batches, of which headers[0] is the first.
+
+    Only control batches are looked into: who has not read the batches hands in what reads one.
+    """
     if len(headers) == 1:
         found = [0] if headers[0]["producer_id"] >= 0 else []
     else:
@@ -82,7 +89,8 @@ def producer_batches(headers: Headers, data: Buffer) -> Iterator[ProducerBatch]:
         is_control = bool(attributes & CONTROL)
         marker = None
         if is_control:
-            marker = _marker(memoryview(data)[position : position + int(header["size_in_bytes"])])
+            size = int(header["size_in_bytes"])
+            marker = _marker(data(position, size) if callable(data) else memoryview(data)[position : position + size])
         yield ProducerBatch(
             int(header["producer_id"]),
             int(header["producer_epoch"]),
@@ -107,7 +115,7 @@ def _marker(data: Buffer) -> EndTxnMarker | None:
     return None
 
 
-def replay(producers: ProducerState, headers: Headers, data: Buffer) -> list[AbortedTransaction]:
+def replay(producers: ProducerState, headers: Headers, data: Buffer | ReadBatch) -> list[AbortedTransaction]:
     """Take batches of the log into the state, as replicas do; returns the transactions that they abort."""
     aborted = []
     for batch in producer_batches(headers, data):

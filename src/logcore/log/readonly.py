@@ -19,10 +19,14 @@ What the writer does meanwhile:
 import errno
 from collections.abc import Callable
 
+import numpy as np
+
 from logcore._index import OffsetIndex, TimeIndex
+from logcore._segment import RecordPosition
 from logcore.errors import (
     CorruptBatch,
     CorruptCheckpoint,
+    CorruptIndex,
     InconsistentTopicIdError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -31,7 +35,8 @@ from logcore.errors import (
 
 from .checkpoints import EpochEntry, read_epochs, read_offsets
 from .config import LogConfig
-from .disk import Disk
+from .disk import Disk, FileStatus
+from .index_file import IndexFile, open_index_file
 from .names import (
     CLEANED,
     EPOCH_CHECKPOINT,
@@ -47,20 +52,49 @@ from .names import (
 )
 from .partition_metadata import read_partition_metadata
 from .producers import ProducerState
-from .recovery import CHUNK_BYTES, read_producers
+from .recovery import CHUNK_BYTES, HEADERS_MAX, read_producers
 from .segment import OFFSET_SPAN_MAX, OpenSegments, Segment
 from .segments import Segments
 from .view import Isolation, LogView
 
 LISTINGS_MAX = 100  # how often a directory is listed anew because a file of it vanished, before that is an error
+LOOKUPS_MAX = 32  # in the files of a segment's indexes, before they are read into memory
 
 
 class ReadOnlySegment(Segment):
-    """A segment whose indexes are read into memory, as far as they are written."""
+    """A segment whose indexes are read into memory, as far as they are written; or looked into where they lie.
 
-    __slots__ = ("check_topic",)
+    The first look-ups read some twenty entries each: who plans a read asks once or twice, and an index may have a
+    million. After LOOKUPS_MAX of them it is worth its memory.
+    """
+
+    __slots__ = ("_lookups", "check_topic", "valid_end")
 
     check_topic: Callable[[], None]  # raises if the topic was deleted, and what has its name is another one
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        created_ms: int,
+        suffix: str = "",
+        opened: OpenSegments | None = None,
+    ) -> None:
+        super().__init__(
+            disk,
+            directory,
+            base_offset,
+            config,
+            created_ms=created_ms,
+            suffix=suffix,
+            is_writable=False,
+            opened=opened,
+        )
+        self._lookups = 0
+        self.valid_end: int | None = None  # of the last segment: where its batches end. None: it is sealed
 
     def _note_opened(self) -> None:
         try:
@@ -77,7 +111,8 @@ class ReadOnlySegment(Segment):
         """To look positions up, as it was when it was first asked for."""
         index = self._offset_index
         if index is None:
-            index = self._offset_index = OffsetIndex(self._entries(INDEX, 8, 4), self.base_offset)
+            with self._index_file(INDEX) as file:
+                index = self._offset_index = OffsetIndex(file.all(), self.base_offset)
         return index
 
     @property
@@ -85,40 +120,132 @@ class ReadOnlySegment(Segment):
         """To look times up, likewise."""
         index = self._time_index
         if index is None:
-            index = self._time_index = TimeIndex(self._entries(TIME_INDEX, 12, 0), self.base_offset)
+            with self._index_file(TIME_INDEX) as file:
+                index = self._time_index = TimeIndex(file.all(), self.base_offset)
         return index
 
-    def _entries(self, kind: str, entry_bytes: int, field: int) -> bytes:
-        """The entries of an index file; the rest of it is zeros. A used entry has a `field` that is not 0."""
+    def _index_file(self, kind: str) -> IndexFile:
+        return open_index_file(self.disk, self.path_of(kind), kind)
+
+    def _is_looked_up(self, index: OffsetIndex | TimeIndex | None) -> bool:
+        """Whether to look into the file this time."""
+        if index is not None or self._lookups >= LOOKUPS_MAX:
+            return False
+        self._lookups += 1
+        return True
+
+    def start_for(self, offset: int, end: int | None = None) -> int:
+        """See Segment."""
+        if not self._is_looked_up(self._offset_index):
+            return super().start_for(offset, end)
+        with self._index_file(INDEX) as file:
+            entry = file.entry_before(file.count_up_to(offset - self.base_offset))
+        return self._start_at(entry, offset, end)
+
+    def _start_at(self, entry: bytes, offset: int, end: int | None) -> int:
+        """The position that one entry of the index leads to, if it is right; otherwise the beginning."""
         try:
-            file = self.disk.open(self.path_of(kind))
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return b""
-        try:
-            low, high = 0, file.size // entry_bytes
-            while low < high:
-                middle = (low + high) // 2
-                if any(file.read(middle * entry_bytes + field, entry_bytes - field)):
-                    low = middle + 1
-                else:
-                    high = middle
-            return file.read(0, low * entry_bytes)
-        finally:
-            file.close()
+            return self.log.start_for(OffsetIndex(entry, self.base_offset), offset, end)
+        except CorruptIndex:
+            self.distrust_index()
+            return 0
+
+    def boundary_near(self, offset: int, low: int, high: int) -> int | None:
+        """The offset between two batches, in [low, high], that is nearest to `offset`, as far as index entries tell.
+
+        An entry has the last offset of its batch: behind it is a boundary. And so is the beginning of the segment.
+        """
+        with self._index_file(INDEX) as file:
+            behind = file.count_up_to(offset - 1 - self.base_offset)
+            found = [
+                file.offset_at(number) + self.base_offset + 1 for number in (behind - 1, behind) if file.has(number)
+            ]
+        found = [one for one in (*found, self.base_offset) if low <= one <= high]
+        return min(found, key=lambda one: abs(one - offset), default=None)
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """See Segment. While it is written to, the batches behind the last entries count too."""
+        if self.max_position is not None:
+            return self.max_position
+        with self._index_file(TIME_INDEX) as file:
+            timestamp, offset = TimeIndex(file.entry_before(file.count), self.base_offset).last_entry
+        if self.valid_end is None:
+            self.max_position = (timestamp, offset)
+            return self.max_position
+        with self._index_file(INDEX) as file:
+            # The one before the last: a writer adds to one index, and then to the other.
+            start = self._start_at(
+                file.entry_before(file.count - 1), self.base_offset + OFFSET_SPAN_MAX, self.valid_end
+            )
+        while len(headers := self.log.headers(start, self.valid_end, HEADERS_MAX)):
+            latest = headers[int(np.argmax(headers["max_timestamp"]))]  # the first of equals
+            if latest["max_timestamp"] > timestamp:
+                timestamp, offset = int(latest["max_timestamp"]), int(latest["last_offset"])
+            start = int(headers[-1]["position"]) + int(headers[-1]["size_in_bytes"])
+        return timestamp, offset
+
+    def find_timestamp(self, timestamp: int, first_offset: int, end: int | None = None) -> RecordPosition | None:
+        """See Segment."""
+        start = self.start_for(max(self.time_floor(timestamp), first_offset), end)
+        return self.log.find_timestamp(timestamp, first_offset, start, end)
+
+    def time_floor(self, timestamp: int) -> int:
+        """An offset before which no record of the segment is newer than `timestamp`, and as late as an entry tells."""
+        if not self._is_looked_up(self._time_index):
+            return self.time_index.lookup(timestamp).offset
+        with self._index_file(TIME_INDEX) as file:
+            entry = file.entry_before(file.count_up_to(timestamp))
+        return TimeIndex(entry, self.base_offset).lookup(timestamp).offset
+
+
+class StartOffsets:
+    """Where the logs of a root begin, as its log-start-offset-checkpoint says: read anew when it is another file.
+
+    Who opens many logs of a root lets them share one, so that the file is read once.
+    """
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        self._disk = disk
+        self._path = f"{root}/{START_CHECKPOINT}"
+        self._status: FileStatus | None = None
+        self._offsets: dict[TopicPartition, int] = {}
+
+    def get(self, partition: TopicPartition) -> int:
+        """The offset of a partition, 0 if it has none."""
+        status = self._disk.status(self._path)  # looked at first: what is read may be newer, never older
+        if status is None or status != self._status:
+            try:
+                self._offsets = read_offsets(self._disk, self._path)
+            except CorruptCheckpoint:
+                self._offsets = {}
+            self._status = status
+        return self._offsets.get(partition, 0)
 
 
 class ReadOnlyLog:
-    """A partition's log, for reading. It has what readers ask of a PartitionLog."""
+    """A partition's log, for reading. It has what readers ask of a PartitionLog.
 
-    def __init__(self, disk: Disk, root: str, partition: TopicPartition, config: LogConfig, *, now_ms: int) -> None:
+    starts: the start offsets of the root, if they are at hand
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        starts: StartOffsets | None = None,
+    ) -> None:
         self.disk = disk
         self.root = root
         self.directory = f"{root}/{partition}"
         self.partition = partition
         self.config = config
         self.now_ms = now_ms
+        self.starts = StartOffsets(disk, root) if starts is None else starts
         self.segments = Segments()
         self.cuts: list[int] = []
         self.topic_id = read_partition_metadata(disk, f"{self.directory}/{PARTITION_METADATA}")
@@ -165,6 +292,8 @@ class ReadOnlyLog:
                 self._begin_again()
                 self._find_end()
             self.cuts.append(self._left_before(cut))
+        if len(self.segments) and isinstance(self.segments.active, ReadOnlySegment):
+            self.segments.active.valid_end = self._end_position
         log_start_offset = min(log_start_offset, self._end_offset)
         self.view = LogView(
             self.segments.view,
@@ -210,7 +339,7 @@ class ReadOnlyLog:
         self.segments.replace([last], [self._segment(last.base_offset, last.suffix, is_last=True)])
         self._end_position, self._end_offset = 0, last.base_offset
 
-    def _segment(self, base_offset: int, suffix: str, *, is_last: bool = False) -> Segment:
+    def _segment(self, base_offset: int, suffix: str, *, is_last: bool = False) -> ReadOnlySegment:
         # The last one stays open: the end that is known is one of this very file.
         segment = ReadOnlySegment(
             self.disk,
@@ -219,7 +348,6 @@ class ReadOnlyLog:
             self.config,
             created_ms=self.now_ms,
             suffix=suffix,
-            is_writable=False,
             opened=None if is_last else self._opened,
         )
         segment.check_topic = self._check_topic
@@ -306,11 +434,7 @@ class ReadOnlyLog:
 
     def _log_start_offset(self) -> int:
         first = self.segments.first.base_offset if len(self.segments) else 0
-        try:
-            checkpointed = read_offsets(self.disk, f"{self.root}/{START_CHECKPOINT}").get(self.partition, 0)
-        except CorruptCheckpoint:
-            checkpointed = 0
-        return max(first, checkpointed)
+        return max(first, self.starts.get(self.partition))
 
     # --- what readers ask -------------------------------------------------------------------------------------------
 
@@ -331,12 +455,29 @@ class ReadOnlyLog:
                     raise
         raise self._changing()
 
+    def stable_offset_at(self, end_offset: int) -> int:
+        """What the last stable offset is, or was, when the log ends, or ended, at `end_offset`.
+
+        So a transaction that is ended by a marker at or behind `end_offset` is open. Of a log that is replicated, what
+        lies behind the high watermark may yet be cut off, markers too.
+        """
+        view = self.view._replace(
+            log_end_offset=min(max(end_offset, self.view.log_start_offset), self.view.log_end_offset)
+        )
+        producers = ProducerState(self.disk, self.directory, read_only=True)
+        producers.truncate_and_reload(view.log_start_offset, view.log_end_offset, self.now_ms)
+        return self._stable_offset(producers, view)
+
     def _find_last_stable_offset(self) -> int:
         view = self.view
         producers = self._producers
         if producers is None or producers.map_end_offset > view.log_end_offset:
             producers = self._producers = ProducerState(self.disk, self.directory, read_only=True)
             producers.truncate_and_reload(view.log_start_offset, view.log_end_offset, self.now_ms)
+        return self._stable_offset(producers, view)
+
+    @staticmethod
+    def _stable_offset(producers: ProducerState, view: LogView) -> int:
         read_producers(producers, view)
         producers.on_high_watermark_updated(view.log_end_offset)
         first = producers.first_unstable_offset()
@@ -353,6 +494,16 @@ class ReadOnlyLog:
             if view is self.view:  # Otherwise it was looked for in a newer one.
                 return view, stable_offset
         raise self._changing()
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the end of the log, -1 if there is none: which of two replicas is ahead.
+
+        Entries of the checkpoint that begin at the end or behind it are of records that are not here.
+        """
+        view = self.view
+        known = [entry.epoch for entry in self._epochs if entry.start_offset < view.log_end_offset]
+        return max([self._last_epoch, *known])
 
     def check_cut(self, generation: int, end_offset: int) -> None:
         """Raise LogTruncatedError if the log was cut below `end_offset` since `generation`."""

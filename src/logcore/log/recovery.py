@@ -14,9 +14,11 @@ Memory: one chunk of the segment, and its largest batch, at a time.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+from typing_extensions import Buffer
 
 from logcore._batch import BatchScan, find_batch
 from logcore.errors import CorruptBatch, CorruptionReason
@@ -31,6 +33,7 @@ from .segments import Segments
 from .view import LogView
 
 CHUNK_BYTES = 4 << 20  # of one read
+HEADERS_MAX = 4096  # of one read of headers
 SEARCH_BYTES = 8 << 20  # of one look for a good batch behind a bad one; half of it is the longest that is surely found
 
 Outcome = Literal["clean", "torn", "corrupt"]
@@ -186,29 +189,62 @@ def rebuild_producers(
 
 
 def read_producers(producers: ProducerState, view: LogView) -> None:
-    """Take the batches of a log from where the state stands to the log's end into it. Nothing is written."""
+    """Take the batches of a log from where the state stands to the log's end into it. Nothing is written.
+
+    Aborted transactions are noted in the segments, since their indexes may lack the last ones (txnindex.py). Headers
+    are enough, and the few control batches, which are read whole and checked. What the headers say was checked when it
+    was written, or is no later than what a refresh has checked.
+    """
     segments = view.segments.segments
     for index in range(max(view.segments.floor_index(producers.map_end_offset), 0), len(segments)):
-        _read_producers(producers, segments[index], view.end_of(index), view.log_end_offset, None)
+        segment = segments[index]
+        size = view.end_of(index)
+        position, end = _span(producers, segment, size, view.log_end_offset)
+        over = segment.find(view.log_end_offset, size) if end < size else None
+        if over is not None and over.base_offset < view.log_end_offset:
+            end += over.size_in_bytes  # the end lies in the midst of this batch
+        while position < end:
+            headers = segment.log.headers(position, end, HEADERS_MAX)
+            if not len(headers):
+                raise _cut_off(segment, position, end)
+            segment.transactions.replayed += replay(producers, headers, partial(_checked_batch, segment, position))
+            position = int(headers[-1]["position"]) + int(headers[-1]["size_in_bytes"])
     producers.map_end_offset = view.log_end_offset
+
+
+def _span(producers: ProducerState, segment: Segment, size: int, end_offset: int) -> tuple[int, int]:
+    """Where the batches begin and end in a segment that the state lacks, up to `end_offset`."""
+    first = segment.find(producers.map_end_offset, size)
+    if first is None:
+        return size, size
+    behind = segment.find(end_offset, size)
+    return first.position, size if behind is None else behind.position
+
+
+def _checked_batch(segment: Segment, first: int, at: int, size: int) -> Buffer:
+    """The batch that lies `at` bytes behind position `first`."""
+    data, scan = segment.log.chunk(first + at, first + at + size, size)
+    if not len(scan):
+        raise scan.error or _cut_off(segment, first + at, first + at + size)
+    return data
+
+
+def _cut_off(segment: Segment, position: int, end: int) -> CorruptBatch:
+    return CorruptBatch(
+        "size", reason=CorruptionReason.TRUNCATED, got=f"{end - position} bytes", wanted="a whole batch",
+        path=segment.path, position=position,
+    )  # fmt: skip
 
 
 def _read_producers(
     producers: ProducerState, segment: Segment, size: int, end_offset: int, progress: Progress | None
 ) -> None:
     """Take the batches of a segment from where the state stands, up to `end_offset`, into it."""
-    first = segment.find(producers.map_end_offset, size)
-    if first is None:
-        return
-    behind = segment.find(end_offset, size)
-    position, end = first.position, size if behind is None else behind.position
+    position, end = _span(producers, segment, size, end_offset)
     while position < end:
         data, scan = segment.log.chunk(position, end, CHUNK_BYTES)
         if not len(scan):
-            raise scan.error or CorruptBatch(
-                "size", reason=CorruptionReason.TRUNCATED, got=f"{end - position} bytes", wanted="a whole batch",
-                path=segment.path, position=position,
-            )  # fmt: skip
+            raise scan.error or _cut_off(segment, position, end)
         replay(producers, scan.headers, data)
         position += scan.consumed
         if progress is not None:

@@ -39,6 +39,8 @@ class TransactionIndex:
 
     exists: whether there is a file, where that is known from a listing
     is_writable: False beside a writer in another process, who may add and remove entries at any time
+    replayed: entries that somebody who only reads has made from the batches. A writer appends the marker first and the
+        entry then, so one who died in between has left a marker without
     """
 
     __slots__ = (
@@ -50,6 +52,7 @@ class TransactionIndex:
         "directory",
         "disk",
         "is_writable",
+        "replayed",
         "suffix",
     )
 
@@ -72,6 +75,7 @@ class TransactionIndex:
         self._file: DiskFile | None = None
         self._is_dirty = False  # has something that was not synced
         self._last_offset: int | None = None  # of the last entry; None: not known
+        self.replayed: list[AbortedTransaction] = []
 
     @property
     def path(self) -> str:
@@ -137,15 +141,21 @@ class TransactionIndex:
         return AbortedTransaction(*fields)
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
-        """Every entry, read a piece at a time. CorruptIndex at one that cannot be."""
+        """Every entry, read a piece at a time, and those that were replayed. CorruptIndex at one that cannot be."""
         position = 0
+        last_offset = -1
         file = self._opened()
         size = 0 if file is None else file.size
         while file is not None and position < size:
             data = file.read(position, min(_CHUNK_BYTES, size - position))
             for at in range(0, max(len(data), 1), ENTRY_BYTES):
-                yield self._parse(data, at, position + at)
+                entry = self._parse(data, at, position + at)
+                last_offset = entry.last_offset
+                yield entry
             position += len(data)
+        for entry in self.replayed:
+            if entry.last_offset > last_offset:
+                yield entry
 
     def collect(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The aborted transactions that touch [first_offset, end_offset).
