@@ -268,7 +268,7 @@ def test_only_partitions_that_are_read_are_opened(tmp_path: Path) -> None:
     assert planned(tmp_path, subscribe="orders") == [("orders-0", 0, 10)]
 
 
-def test_planning_a_thousand_partitions_keeps_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_hundreds_of_partitions_keeps_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import resource
 
     write(tmp_path, "orders-0", numbered(3))
