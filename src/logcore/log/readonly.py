@@ -474,7 +474,11 @@ class ReadOnlyLog:
         if producers is None or producers.map_end_offset > view.log_end_offset:
             producers = self._producers = ProducerState(self.disk, self.directory, read_only=True)
             producers.truncate_and_reload(view.log_start_offset, view.log_end_offset, self.now_ms)
-        return self._stable_offset(producers, view)
+        try:
+            return self._stable_offset(producers, view)
+        except BaseException:
+            self._producers = None  # Some of the batches are in it, and it does not say which.
+            raise
 
     @staticmethod
     def _stable_offset(producers: ProducerState, view: LogView) -> int:

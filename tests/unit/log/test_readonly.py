@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from logcore import encode_batch
 from logcore.bench.footprint import CountingDisk
 from logcore.errors import CorruptBatch
 from logcore.log.config import LogConfig
-from logcore.log.disk import SYSTEM_DISK, Disk
+from logcore.log.disk import SYSTEM_DISK, Disk, SystemDisk
 from logcore.log.names import START_CHECKPOINT, TopicPartition
 from logcore.log.readonly import LOOKUPS_MAX, ReadOnlyLog, ReadOnlySegment, StartOffsets
 from logcore.log.searching import OffsetAndTimestamp, find_max_timestamp, find_timestamp
@@ -215,3 +216,33 @@ def test_start_offsets_are_read_once_for_all_logs_of_a_root_until_they_are_other
     assert starts.get(NAME) == 7
     path.write_text("no checkpoint")
     assert starts.get(NAME) == 0
+
+
+def test_the_stable_offset_is_that_of_the_file_that_is_read_also_if_compaction_replaces_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(log: logcore.Log, keys: Iterable[int]) -> None:
+        for key in keys:
+            log.append([(b"%d" % key, b"x" * 500)])
+
+    config = {"cleanup.policy": "compact", "internal.segment.bytes": 40_000}
+    with logcore.open_log(tmp_path / "a-0", config=config) as log:
+        put(log, range(20))
+        with logcore.open_log(tmp_path / "a-0", read_only=True) as reader:
+            assert reader.last_stable_offset == 20
+            put(log, range(20, 50))
+            log.roll()
+            log.compact()
+            put(log, set(range(50)) - {30})  # so that one batch of the first segment stays
+            log.roll()
+            open_file = SystemDisk.open
+
+            def open_after_compaction(disk: SystemDisk, path: str, **named: bool) -> object:
+                if path.endswith(f"{0:020}.log"):
+                    monkeypatch.setattr(SystemDisk, "open", open_file)
+                    assert log.compact() is not None
+                return open_file(disk, path, **named)
+
+            monkeypatch.setattr(SystemDisk, "open", open_after_compaction)
+            assert reader.last_stable_offset == 99
+            assert SystemDisk.open is open_file
