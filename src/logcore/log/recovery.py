@@ -198,8 +198,7 @@ def read_producers(producers: ProducerState, view: LogView) -> None:
     segments = view.segments.segments
     for index in range(max(view.segments.floor_index(producers.map_end_offset), 0), len(segments)):
         segment = segments[index]
-        # Of the open file: beside a writer the one that has its name may soon be what a compaction left.
-        size = view.end_in(index, segment.file.size)
+        size = view.end_of(index)
         position, end = _span(producers, segment, size, view.log_end_offset)
         over = segment.find(view.log_end_offset, size) if end < size else None
         if over is not None and over.base_offset < view.log_end_offset:

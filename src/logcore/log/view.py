@@ -58,11 +58,13 @@ class LogView(NamedTuple):
             )
 
     def end_of(self, index: int) -> int:
-        """Where the batches of segment `index` end."""
-        return self.end_in(index, self.segments.segments[index].size)
+        """Where the batches of segment `index` end. It opens the file, as whoever asks is about to read it: a file that
+        gets its name meanwhile may have another size.
+        """
+        return self.end_in(index, self.segments.segments[index].file.size)
 
     def end_in(self, index: int, size: int) -> int:
-        """Likewise, for who has the file open and knows its size: the segment does not once it is deleted."""
+        """Likewise, for who has the file open and knows its size."""
         return self.end_position if index == len(self.segments.segments) - 1 else size
 
     def find(self, offset: int) -> tuple[int, BatchPosition] | None:
